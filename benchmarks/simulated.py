@@ -71,7 +71,6 @@ class Simulated(Judge):
     """The model as a judge."""
 
     model: SimulatedModel = SimulatedModel()
-    name: str = "simulated"
 
     async def ask(self, request: Request) -> Reply:
         """Score the labels from the rollouts in the prompt, or tell how likely each word is for the one asked about."""

@@ -212,9 +212,9 @@ def system_errors(
     try:
         yield
     except OSError as error:
-        problem, known = system_problem(error)
+        problem, way_out = system_problem(error)
         raise kind(
-            f"cannot be {verb}: {problem}", remedy or known, place=place
+            f"cannot be {verb}: {problem}", remedy or way_out, place=place
         ) from None
     except UnicodeDecodeError:
         raise kind(

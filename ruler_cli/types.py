@@ -607,7 +607,7 @@ class JudgeRequest:
 
 
 @value
-class Left:
+class RateLimitRemaining:
     """The requests and tokens that the rate limits of a judge leave; None if it does not name them."""
 
     requests: int | None = None
@@ -638,7 +638,7 @@ class Reply:
     thought: bool = field(default=False, compare=False)
     beside: bool = False
     model: str = field(default="", compare=False)
-    left: Left | None = field(default=None, compare=False)
+    left: RateLimitRemaining | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(
         default=(), repr=False, compare=False
     )
@@ -678,10 +678,6 @@ class CallError:
 
 class Judge(Protocol):
     """A judge, open while it is used as an async context; one without connections inherits both ends."""
-
-    @property
-    def name(self) -> str:
-        """The judge's name in the output."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """One call, no retry; every failure of the outside world is a CallError, never an exception."""

@@ -33,7 +33,7 @@ from ruler_cli.judges.providers import (
     MissingCredentialsError,
     ModelInfo,
 )
-from ruler_cli.judges.resolve import model_of, with_eyes
+from ruler_cli.judges.resolve import model_of, with_picture_support
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.messages.names import words_of
@@ -204,7 +204,7 @@ def _judge_estimate(
     model = ModelInfo()
     with suppress(UsageError):  # of a misspelt name, which the verdict has
         model = model_of(judge)
-    ask = with_eyes(settings.ask_of(judge), judge, model)
+    ask = with_picture_support(settings.ask_of(judge), judge, model)
     result = JudgeEstimate(
         judge.label,
         model,

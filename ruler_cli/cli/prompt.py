@@ -53,7 +53,7 @@ def command(
             answer_format_of,
             model_of,
             typed_body,
-            with_eyes,
+            with_picture_support,
         )
         from ruler_cli.prompting.prompt import (
             build_layout,
@@ -66,7 +66,9 @@ def command(
         settings = score_settings(options, source)
         number, window = options.pass_, options.window
         ask = replace(
-            with_eyes(settings.ask_of(settings.judge), settings.judge),
+            with_picture_support(
+                settings.ask_of(settings.judge), settings.judge
+            ),
             context_tokens=model_of(settings.judge).context,
         )
         ask = replace(

@@ -205,9 +205,6 @@ class AnswerFormat:
 class ChatJudge(Judge):
     """A judge behind chat completions; `answer_format` changes with its refusals and replies."""
 
-    name: str = (
-        field()
-    )  # a dataclass takes the property of the base for a default
     model: str
     timeout: float
     params: Mapping[str, Any]

@@ -136,9 +136,6 @@ def unshown(request: Request) -> CallError | None:
 class DecisionJudge(Judge):
     """A decision model at an endpoint, asked by the API that the endpoint turns out to have."""
 
-    name: str = (
-        field()
-    )  # a dataclass takes the property of the base for a default
     model: str
     params: Mapping[str, Any]
     client: HttpClient

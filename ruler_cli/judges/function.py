@@ -46,11 +46,6 @@ class FunctionJudge(Judge):
     function: AskFunction
     _answered: bool = False
 
-    @property
-    def name(self) -> str:
-        """The judge's name in the output."""
-        return self.settings.label
-
     async def ask(self, request: Request) -> Reply | CallError:
         """Call the function once, for `timeout` seconds at most.
 
@@ -87,7 +82,7 @@ class FunctionJudge(Judge):
             if deadline.expired():
                 why = f"the judge did not answer within {settings.timeout:g} s"
                 return CallError("transport", why, "call")
-            _log.debug("judge %s failed", self.name, exc_info=error)
+            _log.debug("judge %s failed", settings.label, exc_info=error)
             why, *_ = traceback.format_exception_only(error)
             return self._failed("transport", f"raised {clean(why)}")
         return self._reply(request, value)

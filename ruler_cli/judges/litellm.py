@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import orjson
@@ -257,7 +257,7 @@ class LitellmJudge(ChatJudge):
             "api_base": self.base,
         }
 
-    def check(self) -> None:
+    def check(self, name: str) -> None:
         """Raise UsageError if no provider has the name, or if the provider has unmet needs.
 
         litellm, whose import takes seconds, is asked about names and needs that are not listed here.
@@ -268,12 +268,12 @@ class LitellmJudge(ChatJudge):
         load_dotenv()  # as litellm does when it is imported
         key = self.key or getattr(sys.modules.get("litellm"), "api_key", None)
         named = {"key": bool(key), "base": bool(self.base)}
-        if refuse_needs(self.name, provider, self.params, **named):
+        if refuse_needs(name, provider, self.params, **named):
             return
         needed = _litellm().validate_environment(self.model)
         keys = needed.get("missing_keys") or []
         if len(keys) == 1 and keys[0].endswith("_API_KEY"):
-            raise missing_key(self.name, keys[0])
+            raise missing_key(name, keys[0])
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
@@ -295,13 +295,13 @@ class LitellmJudge(ChatJudge):
 class LitellmDecisionJudge(LitellmJudge):
     """A decision model that litellm asks by System One."""
 
-    def check(self) -> None:
+    def check(self, name: str) -> None:
         """Raise UsageError if litellm is too old, or as any judge of it does."""
         if not beside_litellm("systemone/main.py"):
             problem = "needs a litellm that speaks System One"
             remedy = "pip install 'litellm>=1.106.2'"
-            raise UsageError(problem, remedy, place=f"judge {self.name}")
-        LitellmJudge.check(self)
+            raise UsageError(problem, remedy, place=f"judge {name}")
+        LitellmJudge.check(self, name)
 
     async def _ask(self, request: Request) -> Reply | CallError:
         if error := unshown(request):
@@ -351,31 +351,20 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
     how = replace(first_format(settings, None), stream="")
-    model = settings.model
-    judge = LitellmJudge(model, model, settings.timeout, settings.params, how)
+    judge = LitellmJudge(settings.model, settings.timeout, settings.params, how)
 
-    @lru_cache(4096)
-    def template(max_tokens: int | None) -> dict[str, Any]:
-        return _template(judge, max_tokens)
+    template = lru_cache(4096)(partial(_template, judge))
 
     def params(request: Request) -> bytes:
-        body = template(how.max_tokens(request, settings.params))
-        prompt = _prompt(request.system, list(_parts(request)))
-        return orjson.dumps({**body, **prompt})
+        body = {
+            **template(how.max_tokens(request, settings.params)),
+            "system": [{"type": "text", "text": request.system}],
+            "messages": [{"role": "user", "content": [*_parts(request)]}],
+        }
+        return orjson.dumps(body)
 
     template(None)  # a refusal of litellm is reported before the first request
     return params
-
-
-def _prompt(
-    system: str,
-    user: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """The texts of a request as Anthropic takes them."""
-    return {
-        "system": [{"type": "text", "text": system}],
-        "messages": [{"role": "user", "content": user}],
-    }
 
 
 def _parts(request: Request) -> Iterator[dict[str, Any]]:
@@ -394,8 +383,6 @@ def _image(picture: Picture) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-_USER = "the place of the request's user text"
-_SYSTEM = "the place of the request's system text"
 _STRUCTURED = "structured-outputs-"
 
 
@@ -403,11 +390,12 @@ def _template(
     judge: LitellmJudge,
     max_tokens: int | None,
 ) -> dict[str, Any]:
-    """The params, with the texts of a `_prompt`."""
+    """The params of a request with other texts."""
+    _litellm()  # nothing of it is imported before, or it would download its lists
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    request = Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
+    request = Request("system", "user", (), max_tokens, fitted=True)
     arguments = judge.arguments(request, judge.answer_format)
     del arguments["api_key"]
     raw = return_raw_request(CallTypes.completion, arguments)
@@ -423,18 +411,13 @@ def _template(
     if "output_format" in body:  # its later name needs no header
         form = body.pop("output_format")
         body.setdefault("output_config", {})["format"] = form
-    prompt = _prompt(_SYSTEM, [{"type": "text", "text": _USER}])
-    if not body.items() >= prompt.items():
-        raise _not_in_a_batch(
-            judge, "litellm's request does not hold its texts once"
-        )
     return body
 
 
 def _not_in_a_batch(judge: LitellmJudge, why: str) -> UsageError:
     remedy = "check -m and -p"
     problem = f"cannot be written as a batch ({why})"
-    return UsageError(problem, remedy, place=f"judge {judge.name}")
+    return UsageError(problem, remedy, place=f"judge {judge.model}")
 
 
 def _litellm() -> Any:

@@ -218,8 +218,6 @@ def _canonical(arguments: str) -> str:
 class Offline(Judge):
     """The rule of thumb as a judge."""
 
-    name: str = "offline"
-
     async def ask(self, request: Request) -> Reply:
         """Score the labels from the rollouts in the prompt."""
         shown = blocks(request.user)

@@ -38,7 +38,7 @@ from ruler_cli.types import (
     BOM,
     CallError,
     Kind,
-    Left,
+    RateLimitRemaining,
     Reply,
     Secret,
     clean,
@@ -422,13 +422,15 @@ _TOKENS = (
 _LEFT = re.compile(r"\s*(-?)([0-9]{1,15})(?:\.[0-9]{1,15})?\s*")
 
 
-def left_of(headers: Mapping[str, Any]) -> Left | None:
+def left_of(headers: Mapping[str, Any]) -> RateLimitRemaining | None:
     """Return the requests and tokens that rate limits leave; None if no header names any.
 
     The names of headers are in lower case, or `headers` ignores case.
     """
-    left = Left(_left(headers, _REQUESTS), _left(headers, _TOKENS))
-    return None if left == Left() else left
+    left = RateLimitRemaining(
+        _left(headers, _REQUESTS), _left(headers, _TOKENS)
+    )
+    return None if left == RateLimitRemaining() else left
 
 
 def _left(

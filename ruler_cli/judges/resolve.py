@@ -349,7 +349,7 @@ _CONTEXTS = {"typesafe": 65_536, "azure_ai": 32_768}
 """Contexts of the decision models of providers, where the list has none."""
 
 
-def with_eyes(
+def with_picture_support(
     ask: AskSettings, judge: JudgeSettings, model: ModelInfo | None = None
 ) -> AskSettings:
     """Return the requests to a judge that reads pictures by its settings, else by litellm's list; or reads none.
@@ -501,14 +501,11 @@ def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
     """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
     client = _client(settings, end)
     params = wire_of(settings.params).body
-    label = settings.label
     if settings.spoken != "chat":
-        route = _route(settings)
-        return DecisionJudge(label, end.model, params, client, route)
+        return DecisionJudge(end.model, params, client, _route(settings))
     from ruler_cli.judges.openai_http import HttpJudge
 
     return HttpJudge(
-        label,
         end.model,
         settings.timeout,
         params,
@@ -531,7 +528,6 @@ def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
     typed = settings.spoken != "chat"
     kind = LitellmDecisionJudge if typed else LitellmJudge
     judge = kind(
-        settings.label,
         name,
         settings.timeout,
         params,
@@ -540,7 +536,7 @@ def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
         base=base,
         key=key_for(settings),
     )
-    judge.check()
+    judge.check(settings.label)
     return judge
 
 

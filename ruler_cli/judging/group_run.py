@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TypeVar
 
-from ruler_cli.judges.resolve import with_eyes
+from ruler_cli.judges.resolve import with_picture_support
 from ruler_cli.judging.exchange import Answer, Overflow, ask_questions, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
@@ -93,7 +93,7 @@ class JudgeRunner:
             asks = [replace(ask, passes=first) for ask in asks]
         self.asks = [
             replace(
-                with_eyes(ask, judge_settings),
+                with_picture_support(ask, judge_settings),
                 context_tokens=ask.context_tokens or judge.context,
             )
             for ask, judge, judge_settings in zip(

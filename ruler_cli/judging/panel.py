@@ -271,10 +271,10 @@ class Panel:
         for gate in self._gates:
             gate.on_change = on_change
 
-    def nudge(self) -> None:
+    def schedule_check(self) -> None:
         """Have every gate look again at the calls that wait."""
         for gate in self._gates:
-            gate.nudge()
+            gate.schedule_check()
 
     async def wait_for_demand(self) -> None:
         """Wait until no judge has many calls waiting, so that one more group should be read."""

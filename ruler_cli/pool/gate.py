@@ -25,7 +25,7 @@ from ruler_cli.pool.limits import (
 from ruler_cli.types import (
     CallError,
     JudgeWait,
-    Left,
+    RateLimitRemaining,
     Request,
     Status,
     Usage,
@@ -95,11 +95,11 @@ class Gate:
         self.tokens = tokens or Window()
         self.budget = budget or Budget()
         self.estimates = estimates or Estimates()
-        self.budget.watchers.append(self.nudge)
+        self.budget.watchers.append(self.schedule_check)
         self.breaker = breaker or Breaker(self.time())
         self.cost = cost
         self._cooldown = Cooldown()
-        self._cooling = self._reported = self._nudged = False
+        self._cooling = self._reported = self._check_scheduled = False
         self.on_change: Callable[[], object] = lambda: None
         """Called if calls begin to wait for the judge, or if it answers again."""
         self.retries: list[float] = []
@@ -122,12 +122,12 @@ class Gate:
         answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
         waiting = ticket, next(self._numbers), request, allowance, answer
         heapq.heappush(self._queue, waiting)
-        self.nudge()
+        self.schedule_check()
         try:
             return await answer
         except asyncio.CancelledError:
             if answer.cancelled():
-                self.nudge()
+                self.schedule_check()
             elif isinstance(permit := answer.result(), Permit):
                 self.leave(permit, None, billed=False)
             raise
@@ -168,7 +168,7 @@ class Gate:
         else:
             self.tokens.settle(now, permit.entry, -permit.tokens)
             self.budget.settle(permit.cost, 0.0)
-        self.nudge()
+        self.schedule_check()
 
     def refused(
         self,
@@ -201,7 +201,7 @@ class Gate:
     def answered(
         self,
         permit: Permit,
-        left: Left | None = None,
+        left: RateLimitRemaining | None = None,
     ) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now = self.time()
@@ -225,13 +225,13 @@ class Gate:
             calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
-        self.nudge()
+        self.schedule_check()
 
     def refuse(self, reason: str) -> CallError:
         """Stop the run: the judge refuses it. Return the error of calls that are not made any more."""
         self.breaker.refuse()
         self.stop_signal.stop(RefusedError(reason))
-        self.nudge()
+        self.schedule_check()
         return INTERRUPTED
 
     def give_up(self) -> CallError | None:
@@ -253,7 +253,7 @@ class Gate:
             if not answer.cancelled():
                 answer.set_result(error)
         self._queue.clear()
-        self.nudge()  # whoever waits for a short queue
+        self.schedule_check()  # whoever waits for a short queue
         return error
 
     def report(self) -> None:
@@ -263,15 +263,15 @@ class Gate:
             self._reported = waits
             self.on_change()
 
-    def nudge(self) -> None:
+    def schedule_check(self) -> None:
         """Have the queue looked at, once all that is known by now is noted."""
-        if not self._nudged:
-            self._nudged = True
+        if not self._check_scheduled:
+            self._check_scheduled = True
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
         """Answer the calls of the queue in order, as far as all limits allow."""
-        self._nudged = False
+        self._check_scheduled = False
         while self._queue:
             *_, request, allowance, future = self._queue[0]
             if not future.cancelled():
@@ -302,7 +302,7 @@ class Gate:
         if wait < math.inf:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_later(wait, self.nudge)
+            self._timer = self._loop.call_later(wait, self.schedule_check)
         return None
 
     @property

@@ -393,11 +393,6 @@ class Window:
     def __init__(self, limit: float | None = None) -> None:
         """`limit` is an amount per minute: requests, or tokens."""
         self.limited = limit is not None
-        self._span = _SPAN
-        if limit is not None and limit < 1:
-            # one in several minutes: the minute is made longer
-            self._span = _SPAN / limit
-            limit = 1.0
         self._limit = limit
         self._log: deque[Entry] = deque()
         self._sum = 0.0
@@ -435,7 +430,7 @@ class Window:
     ) -> Entry:
         """Count an amount that goes now. Return its entry, for `settle`."""
         self._forget(now)
-        until = now + self._span
+        until = now + _SPAN
         if not self._log or self._log[-1].since + _GRAIN < now:
             self._log.append(Entry(now, until, 0.0))
         entry = self._log[-1]
@@ -443,7 +438,7 @@ class Window:
         entry.until = until
         self._sum += amount
         if self._limit is not None:
-            self._due = max(self._due, now) + amount * self._span / self._limit
+            self._due = max(self._due, now) + amount * _SPAN / self._limit
         return entry
 
     def settle(
@@ -458,7 +453,7 @@ class Window:
             entry.amount += more
             self._sum += more
         if self._limit is not None:
-            self._due += more * self._span / self._limit
+            self._due += more * _SPAN / self._limit
 
     def used(self, now: float) -> float:
         """Return the amount of the last minute."""

@@ -300,7 +300,7 @@ class Caller:
             return None
         if ended := gate.give_up():
             return ended
-        gate.nudge()
+        gate.schedule_check()
         wait: float | None = asked_to_wait
         if not breaker.open:  # an outage does not count against this call
             wait = budget.wait(error, now - permit.began, jitter())
@@ -333,7 +333,7 @@ class Caller:
                 await store(answer)
         except RulerError as error:
             self.gate.stop_signal.stop(error)
-            self.gate.nudge()
+            self.gate.schedule_check()
 
 
 def counted(

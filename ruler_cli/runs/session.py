@@ -347,7 +347,7 @@ class ScoringSession:
         """Read no further group, and let calls in flight finish, but not for ever."""
         reason = self.stop_signal.reason
         in_flight = self.panel.status().in_flight
-        self.panel.nudge()
+        self.panel.schedule_check()
         for stream in self.streams:
             stream.last()
         grace = self.settings.grace

@@ -111,7 +111,10 @@ def _whole(value: Any) -> int:
     number = _number(value, "a whole number")
     if not number.is_integer():
         raise ValueError("a whole number")
-    return int(number if isinstance(value, float) else value)
+    try:
+        return int(value)
+    except ValueError:  # a text such as 5.0
+        return int(number)
 
 
 _NUMBERS: Mapping[Any, Any] = {bool: _flag, float: _number, int: _whole}

@@ -232,8 +232,7 @@ def _address(value: Any) -> Any:
     raise SettingError("api_base", problem, "name an address, or leave it out")
 
 
-Rpm = Annotated[float | None, Within(0.01)]
-Tpm = Annotated[float | None, Within(1)]
+PerMinute = Annotated[float | None, Within(1)]
 
 
 @frozen
@@ -295,8 +294,8 @@ class JudgeSettings(Section):
             many=True,
         ),
     ] = None
-    rpm: Rpm = None
-    tpm: Tpm = None
+    rpm: PerMinute = None
+    tpm: PerMinute = None
     concurrency: Limit = None
     max_outage: Seconds | None = None
     ask: Asking | None = None
@@ -359,8 +358,8 @@ class PoolSettings(Section):
         Limit,
         Option("Calls in flight.  [default: as many as the judge takes]", "N"),
     ] = None
-    rpm: Annotated[Rpm, Option("Requests per minute.", "N")] = None
-    tpm: Annotated[Tpm, Option("Tokens per minute.", "N")] = None
+    rpm: Annotated[PerMinute, Option("Requests per minute.", "N")] = None
+    tpm: Annotated[PerMinute, Option("Tokens per minute.", "N")] = None
     retries: Annotated[
         int,
         Within(0),

@@ -228,9 +228,7 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
     calls = [(model, None) for model in REPORTED_AT_A_CALL.split()]
     for model, base in (*calls, ("azure/m", "http://127.0.0.1:9")):
         with subtests.test(model=model, base=base):
-            called = LitellmJudge(
-                model, model, 30.0, {}, AnswerFormat(), base=base
-            )
+            called = LitellmJudge(model, 30.0, {}, AnswerFormat(), base=base)
             async with called:
                 called._finds = True
                 call_error = await called.ask(REQUEST)

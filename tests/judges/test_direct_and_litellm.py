@@ -20,7 +20,14 @@ from ruler_cli.judges.replies import LARGEST, TOO_LARGE, reply_of
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.scoring.probability import word_share
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import BOM, CallError, Left, Reply, Request, Usage
+from ruler_cli.types import (
+    BOM,
+    CallError,
+    RateLimitRemaining,
+    Reply,
+    Request,
+    Usage,
+)
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
@@ -129,13 +136,23 @@ async def test_what_limits_leave(subtests: pytest.Subtests) -> None:
     """A reply has what the rate limits leave, as its headers name it, on both routes."""
     body = GOOD.partition(b"\r\n\r\n")[2]
     cases = (
-        ("openai/m", "http", answer(200, body, LEFT), Left(499, 40_000)),
-        ("openai/m", "litellm", answer(200, body, LEFT), Left(499, 40_000)),
+        (
+            "openai/m",
+            "http",
+            answer(200, body, LEFT),
+            RateLimitRemaining(499, 40_000),
+        ),
+        (
+            "openai/m",
+            "litellm",
+            answer(200, body, LEFT),
+            RateLimitRemaining(499, 40_000),
+        ),
         (
             "anthropic/m",
             "litellm",
             answer(200, json.dumps(CLAUDE).encode(), LEFT_BY_CLAUDE),
-            Left(49, 39_000),
+            RateLimitRemaining(49, 39_000),
         ),
         ("openai/m", "http", GOOD, None),
         ("openai/m", "litellm", GOOD, None),

@@ -18,7 +18,7 @@ from ruler_cli.judges.provider_errors import (
     left_of,
     lowered,
 )
-from ruler_cli.types import Left
+from ruler_cli.types import RateLimitRemaining
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)
@@ -108,28 +108,31 @@ def test_priorities(subtests: pytest.Subtests) -> None:
             assert retry_after(headers, "", True, NOW) == seconds
 
 
-LEFT: tuple[tuple[dict[str, Any], Left | None], ...] = (
+LEFT: tuple[tuple[dict[str, Any], RateLimitRemaining | None], ...] = (
     ({}, None),
-    ({"x-ratelimit-remaining-requests": "499"}, Left(499)),
-    ({"x-ratelimit-remaining-tokens": " 40000.5 "}, Left(None, 40_000)),
+    ({"x-ratelimit-remaining-requests": "499"}, RateLimitRemaining(499)),
+    (
+        {"x-ratelimit-remaining-tokens": " 40000.5 "},
+        RateLimitRemaining(None, 40_000),
+    ),
     (
         {
             "anthropic-ratelimit-requests-remaining": "49",
             "x-ratelimit-remaining": "3",
         },
-        Left(49),
+        RateLimitRemaining(49),
     ),
     (
         {"anthropic-ratelimit-input-tokens-remaining": 30_000},
-        Left(None, 30_000),
+        RateLimitRemaining(None, 30_000),
     ),
-    ({"ratelimit-remaining": "-7"}, Left(0)),
+    ({"ratelimit-remaining": "-7"}, RateLimitRemaining(0)),
     (
         {
             "x-ratelimit-remaining-requests": "many",
             "x-ratelimit-remaining": "8",
         },
-        Left(8),
+        RateLimitRemaining(8),
     ),
     *(
         ({"x-ratelimit-remaining": value}, None)

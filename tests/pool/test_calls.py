@@ -115,7 +115,7 @@ def test_stop_while_waiting() -> None:
             tasks.start_soon(caller.call, ASKED)
             await anyio.sleep(5)
             caller.gate.stop_signal.stop(RefusedError("stop"))
-            caller.gate.nudge()
+            caller.gate.schedule_check()
         return anyio.current_time()
 
     assert called(plan(replace(BUSY, retry_after=500.0)), work, limit=1) == 5
@@ -215,7 +215,7 @@ def test_demand() -> None:
                     taken += 1
                     await anyio.lowlevel.checkpoint()
             gate.stop_signal.stop(RefusedError("stop"))
-            gate.nudge()
+            gate.schedule_check()
             await gate.wait_for_demand()
         return taken
 

@@ -16,7 +16,7 @@ from ruler_cli.pool.limits import (
     Sent,
 )
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import CallError, Left, Reply, Request
+from ruler_cli.types import CallError, RateLimitRemaining, Reply, Request
 from tests.virtual import World, called, flood
 
 CEILING = 4096
@@ -167,7 +167,7 @@ class Counted(World):
         if isinstance(reply, CallError):
             return reply
         left = max(0, self.quota - recent - 1 + self.told)
-        return replace(reply, left=Left(left))
+        return replace(reply, left=RateLimitRemaining(left))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -64,27 +64,6 @@ def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
             or len(minute) == 1
             or not any(minute[1:])
         )
-
-
-def test_less_than_one() -> None:
-    """Half a request per minute is one in two minutes, and not one in each."""
-    sent = drive_slowly(Window(0.5), 10)
-    assert all(
-        120.0 <= later - earlier <= 122.0 for earlier, later in pairwise(sent)
-    )
-
-
-def drive_slowly(window: Window, calls: int) -> list[float]:
-    """Return the times of `calls` requests that look again every ten seconds."""
-    now, sent = 0.0, list[float]()
-    while len(sent) < calls:
-        wait = window.wait(now, 1.0)
-        if wait:
-            now += min(wait, 10.0)
-        else:
-            window.take(now, 1.0)
-            sent.append(now)
-    return sent
 
 
 def test_even() -> None:
