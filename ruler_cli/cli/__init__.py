@@ -16,7 +16,7 @@ _COMMANDS = {
     "score": "Score each group with a judge, and write the records annotated.",
     "check": "Read INPUT as `score` would, and estimate calls, tokens and cost.",
     "prompt": "Print the exact request that `score` would send for a group.",
-    "agree": "Compare scores with labels, or two judges with each other.",
+    "agree": "Compare scores with labels.",
     "report": "Show a scored file on the terminal, as JSON, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
     "formats": "List the formats that ruler reads, and those of ruler.toml.",
