@@ -32,7 +32,7 @@ _Part = tuple[int, Rollout, Json]
 class AnnotationReader:
     """Reads the annotations of one scored file, group by group.
 
-    With `given`, labels stand at the user's path, and the format reader hands them over as the outcome.
+    With `at_path`, labels stand at the user's path, and the format reader hands them over as the outcome.
     Else a label is the first original reward, or the outcome that the format knows. Without `sized`,
     rollouts have the size 0: to measure them is half of the work.
     """
@@ -41,11 +41,11 @@ class AnnotationReader:
         self,
         reader: Reader,
         *,
-        given: bool = False,
+        at_path: bool = False,
         sized: bool = True,
     ) -> None:
         self.reader = reader
-        self._given = given
+        self._at_path = at_path
         self._sized = sized
         self._line: tuple[bytes, Json] = (b"", {})
 
@@ -138,7 +138,7 @@ class AnnotationReader:
         """
         outcome: Any = None
         for _, rollout, annotation in reversed(parts):
-            reward = None if self._given else rollout.reward
+            reward = None if self._at_path else rollout.reward
             score = number_in(annotation.get("score"))
             ours = (
                 score is not None
@@ -149,7 +149,7 @@ class AnnotationReader:
             outcome = rollout.outcome if outcome is None else outcome
         if outcome is None:
             return None, ""
-        return label_of(outcome), "given" if self._given else "outcome"
+        return label_of(outcome), "given" if self._at_path else "outcome"
 
 
 def refuse_unannotated(

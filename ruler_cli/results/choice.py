@@ -128,7 +128,7 @@ class Selector:
     ) -> None:
         """Take the reader of INPUT."""
         self.annotations = AnnotationReader(
-            reader, given=source.outcome is not None, sized=False
+            reader, at_path=source.outcome is not None, sized=False
         )
 
     @property

@@ -119,7 +119,7 @@ class ScoredFile:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
         at_path = self._labels is not None
-        self.annotations = AnnotationReader(self.input.reader, given=at_path)
+        self.annotations = AnnotationReader(self.input.reader, at_path=at_path)
         self.figures = FileFigures()
 
     def groups(

@@ -41,7 +41,7 @@ def of(*records: dict[str, Any], **reported: Any) -> GroupRecord:
     """Read these records as one group."""
     result = read(*records, **reported)
     return AnnotationReader(
-        reader(*records, **reported), given="outcome" in reported
+        reader(*records, **reported), at_path="outcome" in reported
     ).group(Group(str(result[0].key), tuple(result)))
 
 
