@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -116,7 +116,6 @@ class PromptLayout:
     `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
     all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
     rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
-    `earlier` makes the layout of an earlier version, if it was another.
     """
 
     context: str
@@ -137,9 +136,6 @@ class PromptLayout:
     twins: tuple[int, ...] = ()
     model: str = ""
     numbered: bool = False
-    earlier: Callable[[], PromptLayout] | None = field(
-        default=None, compare=False, repr=False
-    )
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -285,19 +281,16 @@ class RenderedGroup:
 
 
 def render_group(
-    group: Group, ask: AskSettings, *, sent: bool = True, pair: bool = True
+    group: Group, ask: AskSettings, *, sent: bool = True
 ) -> RenderedGroup:
-    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out.
-
-    Without `pair`, as an earlier version did.
-    """
+    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
     whole, places = joined(group.rollouts)
     readable = {}
     if not _mistake(group):
         readable = {at: r for at, r in enumerate(whole) if r.error is None}
     shown = list(readable.values())
     pictures: dict[str, Picture] = {}
-    rollouts = rendered(shown, pictures, pair=pair)
+    rollouts = rendered(shown, pictures)
     tools, own_tools = shared_tools(group, shown)
     shared = shared_prefix(rollouts)
     context = "\n".join(rollouts[0].lines[0][:shared]) if rollouts else ""
@@ -323,14 +316,10 @@ def render_group(
     for part, at in zip(group.rollouts, places, strict=True):
         owner.append(which.get(at) if part.error is None else None)
 
-    pairings = [
-        pairing for rollout in rollouts for pairing in rollout.notes.pairings
-    ]
-    calls = [number for pairing in pairings for number, _ in pairing.calls]
-
-    @cache
-    def earlier() -> PromptLayout:
-        return render_group(group, ask, sent=sent, pair=False).layout
+    calls = []
+    for rollout in rollouts:
+        for pairing in rollout.notes.pairings:
+            calls += [number for number, _ in pairing.calls]
 
     texts = tuple([text for text, *_ in distinct])
     rubric = shown_rubric(group, ask.rubric)
@@ -353,7 +342,6 @@ def render_group(
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(places) if at in faults},
         numbered=any(calls),
-        earlier=earlier if pairings else None,
     )
     if pictures:
         layout = _with_pictures(layout, pictures, ask)
@@ -839,13 +827,6 @@ def write_prompt(
         ended=layout.ended(order),
         pictures=bool(layout.pictures),
     )
-    earlier = None
-    if not standing:
-
-        def write(before: PromptLayout, same: RequestPart) -> Request:
-            return write_prompt(before, ask, same, state, None, criteria)
-
-        earlier = earlier_prompt(layout, ask, part, write)
     return Request(
         system(),
         user,
@@ -859,32 +840,7 @@ def write_prompt(
         pictures=pictures,
         picture_tokens=tokens_of_pictures(pictures, ask),
         keyed_system=system(keyed=True),
-        earlier=earlier,
     )
-
-
-def earlier_prompt(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    write: Callable[[PromptLayout, RequestPart], Request],
-) -> Callable[[], str] | None:
-    """Return what writes the user message of a part as an earlier version did; None if it is not known or the same.
-
-    `write` writes the request about a part of a layout.
-    """
-    build = layout.earlier
-    if build is None or layout.shortening:
-        return None
-
-    def user() -> str:
-        before = build()
-        parts = requests_of_pass(before, ask, part.pass_index)
-        if part.window >= len(parts):
-            return ""
-        return write(before, parts[part.window]).user
-
-    return user
 
 
 def common_blocks(

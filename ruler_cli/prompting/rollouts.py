@@ -53,15 +53,15 @@ class RenderedRollout:
 
 
 def rendered(
-    rollouts: Sequence[Rollout], pictures: dict[str, Picture], *, pair: bool
+    rollouts: Sequence[Rollout], pictures: dict[str, Picture]
 ) -> list[RenderedRollout]:
-    """Render whole rollouts, what all begin with once; `pictures` gets theirs. For `pair` see `Seen`."""
+    """Render whole rollouts, what all begin with once; `pictures` gets theirs."""
     conversations = [conversations_of(rollout) for rollout in rollouts]
     opening = _opening([parts[0] for parts in conversations])
     same = render(conversations[0][0][:opening]) if opening else []
     results = []
     for rollout, (main, *further) in zip(rollouts, conversations, strict=True):
-        notes = Seen(pictures, pair=pair)
+        notes = Seen(pictures)
         lines = [same + render(main[opening:], WHOLE, notes)]
         lines += [render(part, WHOLE, notes) for part in further]
         results.append(RenderedRollout(rollout, lines, notes))

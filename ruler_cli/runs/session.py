@@ -196,8 +196,6 @@ class ScoringSession:
         self._give_up()
         await end_tasks(self._reports, *self.tasks)
         self._warn_of_coverage()
-        for sentence in self.panel.outdated():
-            self.observer.warn(sentence)
 
     def begin(self, total: int | None) -> None:
         """Report that judging begins; `total` is the number of groups, if it is known."""
