@@ -32,7 +32,6 @@ from ruler_cli.judges.replies import (
     reply_in,
     without_key,
 )
-from ruler_cli.judges.responses import completion_of
 from ruler_cli.judges.streams import chunks_of, is_stream, joined
 from ruler_cli.types import (
     BOM,
@@ -247,9 +246,6 @@ def read_response(
         value = parse_foreign(data)
         if error := _error_in(value):
             return _error_response(error, headers)
-        if value.get("object") == "response":
-            value = completion_of(value)
-            data = orjson.dumps(value)
     reply = reply_in(value, data, key)
     if isinstance(reply, Reply):
         return replace(reply, left=left_of(headers))
