@@ -41,12 +41,18 @@ class SectionedCommand(TyperCommand):
         """Read a command line; UsageError for more paths than the command takes: a shell made them of a pattern."""
         ctx.allow_extra_args = True
         more = super().parse_args(ctx, args)
+        taken = []
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument" and param.name in ctx.params:
+                taken.append(param)
         if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
-        if self.params[0].metavar in ("INPUT", "SCORED"):
+        if taken and taken[0].metavar in ("INPUT", "SCORED"):
+            out = [str(param.metavar) for param in taken[1:] if param.required]
+            line = " ".join([ctx.command_path, "'PATTERN'", *out])
             raise UsageError(
-                f"{' '.join(more)}: more paths than the command takes",
-                "name several files by one pattern in quotes, e.g. 'runs/*.jsonl'",
+                f"several paths stand for {taken[0].metavar}",
+                f"name them by one pattern in quotes: {line}",
             )
         ctx.fail(f"Got unexpected extra arguments ({' '.join(more)})")
         return more

@@ -388,7 +388,7 @@ def open_caller(
         raise UsageError(problem, remedy, place=f"--concurrency {stated}")
     address = Location(resolved.base).public if resolved.base else ""
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
-        concurrency = ConcurrencyLimit(limit)
+        concurrency: AdaptiveConcurrency = ConcurrencyLimit(limit)
     else:
         queues = judge.model.startswith(QUEUEING_ENGINES)
         start = START_OF_QUEUE if queues else START
