@@ -119,7 +119,6 @@ def texts_of(
         digests = []
         for rubric in rubrics:
             group = Group("g", (Record(Line(1, 0, b""), (), rubric=rubric),))
-            session.count_rubric(group)
             digests.append(session.digests(group))
         return session.stats.summary, digests
 

@@ -66,8 +66,8 @@ _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
 T = TypeVar("T")
-OnReply = Callable[["GroupRun", int, Request, Reply | CallError], None]
-"""Gets a group run, the number of a judge, a request to it, and its reply or the reason why there is none."""
+OnReply = Callable[[Group, Reply | CallError], None]
+"""Gets a group, and a reply about it or the reason why there is none."""
 
 
 class JudgeRunner:
@@ -486,7 +486,7 @@ class _JudgePasses:
                     cached = cached and reply.cached
                     self._count(reply)
                     if run.runner.on_reply is not None:
-                        run.runner.on_reply(run, self.number, request, reply)
+                        run.runner.on_reply(run.group, reply)
                     request = steps.send(reply)
             except StopIteration as end:
                 answer: Answer = end.value

@@ -38,7 +38,6 @@ from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
 from ruler_cli.runs.file import (
-    Nowhere,
     RunResult,
     judge_file,
     nothing_to_compare,
@@ -368,7 +367,7 @@ class Worker(Observer):
         with ExitStack() as stack:
             resolved = resolve_judges(settings)
             session, _ = await judge_file(
-                settings, resolved, self, self._stop_signal, Nowhere(), stack
+                settings, resolved, self, self._stop_signal, None, stack
             )
         summary, stopped = session.finish()
         # the last run goes on where the cap of a worker ends

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -34,7 +34,7 @@ from ruler_cli.formats.input import (
     shown_key,
 )
 from ruler_cli.formats.reader import Reader
-from ruler_cli.judges.providers import MissingCredentialsError, Price
+from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
@@ -48,7 +48,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
 from ruler_cli.runs.places import failed_path, may_replace, refuse_settings
-from ruler_cli.runs.session import Scored, ScoringSession, Sink, run
+from ruler_cli.runs.session import Scored, ScoringSession, run
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
     Group,
@@ -84,22 +84,6 @@ class RunResult:
     whole: bool = True
 
 
-class FileSink(Sink, Protocol):
-    """Takes what becomes of a file: its groups with their scores, and what of it cannot be read."""
-
-    def opened(self, container: Container) -> None:
-        """Take the container of INPUT before its records are read; UsageError if it cannot be written from it."""
-        ...
-
-    def begin(self, source: Input, session: ScoringSession) -> None:
-        """Take INPUT before its first group; UsageError for what can only fail."""
-        ...
-
-    def unreadable(self, problem: Problem) -> None:
-        """Take a part of INPUT that cannot be read."""
-        ...
-
-
 async def score(
     settings: ScoreSettings,
     observer: Observer | None = None,
@@ -111,7 +95,8 @@ async def score(
     result. `stop_signal` stops the run from outside: calls in flight finish, groups that are done stay.
     """
     observer = observer or Observer()
-    refuse_settings_of_run(settings)
+    refuse_clashes(settings.input.source, settings.output, settings.failed)
+    refuse_settings(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
         resolved = resolve_judges(settings)
@@ -158,50 +143,64 @@ async def judge_file(
     resolved: Sequence[ResolvedJudge],
     observer: Observer,
     stop_signal: StopSignal,
-    sink: FileSink,
+    output: Annotations | None,
     stack: ExitStack,
 ) -> tuple[ScoringSession, Input | None]:
-    """Have every group of INPUT scored into a sink; return the session, and INPUT if it could be opened in time.
+    """Have every group of INPUT scored; return the session, and INPUT if it could be opened in time.
 
-    INPUT stays open until `stack` ends.
+    Without an `output` the replies are in the ledger alone. INPUT stays open until `stack` ends.
     """
     # before the input: a judge that is not there costs no wait
     async with AsyncExitStack() as judges:
         panel = await open_judges(settings, resolved, stop_signal, judges)
         async with ScoringSession(settings, observer, panel) as session:
             # in a thread, because a pipe may be silent for long and the survey of a file be long
-            opening = in_thread(partial(_open, session, sink, stack))
+            opening = in_thread(partial(_open, session, output, stack))
             opened = await stop_signal.before(opening)
             if not opened.done():
                 opened.cancel()
                 return session, None
             source = opened.result()
             source.report(observer, alone=settings.absolute)
-            session.begin(source.total)
+            total = source.total
+            if total is not None and source.lines is not None:
+                total -= session.stats.summary.unreadable
+            session.begin(total)
             session.stop_if_too_many()
             if source.reader is not None:
-                sink.begin(source, session)
-                await run(
-                    session, FileSource(session, source, source.reader), sink
-                )
+                if output is not None:
+                    output.begin(source, session)
+                groups = FileSource(session, source)
+                await run(session, groups, output or Nowhere())
     return session, source
 
 
-def _open(session: ScoringSession, sink: FileSink, stack: ExitStack) -> Input:
+def _open(
+    session: ScoringSession, output: Annotations | None, stack: ExitStack
+) -> Input:
     """Open INPUT, and refuse it if there is nothing to compare, or if OUTPUT has the scores of other groups."""
     settings = session.settings
 
     def on_problem(problem: Problem) -> None:
-        sink.unreadable(problem)
-        session.stats.summary.unreadable += 1
+        if output is not None:
+            output.unreadable(problem)
+        summary = session.stats.summary
+        summary.unreadable += 1
+        # of a file that is read once the number of lines is known, and that of groups as far as it is read
+        if summary.total is not None:
+            summary.total -= 1
         session.observer.problem(problem)
         session.stop_if_too_many()
+
+    def on_open(container: Container) -> None:
+        if output is not None:
+            output.opened(container)
 
     source = open_input(
         settings.input,
         stack,
         on_problem,
-        sink.opened,
+        on_open,
         draw=settings.draw,
         once=True,
     )
@@ -222,7 +221,6 @@ class FileSource:
         self,
         session: ScoringSession,
         source: Input,
-        reader: Reader,
         groups: Iterator[Group] | None = None,
     ) -> None:
         """`groups` are those of a further reading, `source.again()`."""
@@ -391,15 +389,6 @@ class Nowhere:
 
     at_once = True
 
-    def opened(self, container: Container) -> None:
-        """Take any container."""
-
-    def begin(self, source: Input, session: ScoringSession) -> None:
-        """Take any input."""
-
-    def unreadable(self, problem: Problem) -> None:
-        """Leave it to the process that writes OUTPUT."""
-
     async def take(self, scored: Scored) -> None:
         """Leave it to the process that writes OUTPUT."""
 
@@ -437,28 +426,6 @@ async def open_judges(
     return open_panel(settings, resolved, stop_signal, ledger)
 
 
-def refuse_settings_of_run(settings: ScoreSettings) -> None:
-    """Raise UsageError for settings that cannot be, and files that clash; no judge's key is needed."""
-    source = settings.input
-    refuse_clashes(source.source, settings.output, settings.failed)
-    refuse_settings(settings)
-    refuse_judges(settings)
-
-
-def refuse_judges(settings: ScoreSettings) -> None:
-    """Raise UsageError for judges that cannot be asked as the settings say; no judge's key is needed."""
-    if settings.cached_only:
-        if settings.ledger is None:
-            raise UsageError(
-                "answers are in the ledger",
-                "leave out --ledger none",
-                place="--cached-only",
-            )
-        for judge in settings.judges:
-            cached_only(judge)
-    refuse_reading(settings)
-
-
 def refuse_reading(settings: ScoreSettings) -> None:
     """Raise UsageError for a judge that is read by the probability of its words, and tells none."""
     for judge, ask in zip(settings.judges, settings.asks, strict=True):
@@ -469,30 +436,32 @@ def refuse_reading(settings: ScoreSettings) -> None:
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     """Resolve the judges of a run, not yet open; UsageError for those that cannot be asked."""
-    refuse_judges(settings)
-    way_to: Callable[[JudgeSettings], ResolvedJudge] = resolve
-    if settings.cached_only:
-        way_to = cached_only
-    resolved = [way_to(judge) for judge in settings.judges]
-    for judge, way in zip(settings.judges, resolved, strict=True):
-        refuse_unpriced(settings, judge, way.price)
-    return resolved
+    for error in judge_errors(settings):
+        raise error
+    way_to = cached_only if settings.cached_only else resolve
+    return [way_to(judge) for judge in settings.judges]
 
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
-    """Yield the errors with which `resolve_judges` would refuse judges, missing credentials among them."""
-    try:
-        refuse_reading(settings)
-    except UsageError as error:
-        yield error
-    refuse = cached_only if settings.cached_only else refuse_judge
+    """Yield the errors of judges that cannot be asked as the settings say, missing credentials among them."""
+    if settings.cached_only and settings.ledger is None:
+        problem = "answers are in the ledger"
+        remedy = "leave out --ledger none"
+        yield UsageError(problem, remedy, place="--cached-only")
+
+    def price_of(judge: JudgeSettings) -> None:
+        refuse_unpriced(settings, judge, model_of(judge).price)
+
+    refuse: Callable[[JudgeSettings], object] = refuse_judge
+    if settings.cached_only:
+        refuse = cached_only
+    checks: list[Callable[[], object]] = [partial(refuse_reading, settings)]
     for judge in settings.judges:
+        checks.append(partial(refuse, judge))
+        checks.append(partial(price_of, judge))
+    for check in checks:
         try:
-            try:
-                refuse(judge)
-            except MissingCredentialsError as error:
-                yield error
-            refuse_unpriced(settings, judge, model_of(judge).price)
+            check()
         except UsageError as error:
             yield error
 

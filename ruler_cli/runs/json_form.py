@@ -44,14 +44,14 @@ def _json_of(value: Any) -> Any:
         return value.value
     unknown = TypeError(f"is of type {type(value).__name__}")
     try:
-        found = _json_of_object(value)
+        fields = _json_of_object(value)
     except RecursionError:
         raise
     except Exception:  # noqa: BLE001 - of the value's own class
         raise unknown from None
-    if found is None:
+    if fields is None:
         raise unknown
-    return found
+    return fields
 
 
 def _json_of_object(value: Any) -> Any:

@@ -49,7 +49,6 @@ from ruler_cli.types import (
     GroupScores,
     Observer,
     Reply,
-    Request,
     Status,
     Summary,
     readable_text,
@@ -152,15 +151,14 @@ class ScoringSession:
         self.observer = observer
         self.panel = panel
         self.stop_signal = panel.stop_signal
+        self.stats = RunStats(settings.most_failures, panel)
+        self.names = tuple([judge.label for judge in settings.judges])
         # what says how likely an answer is says nothing else
-        embedded = {
+        self._wordless = {
             number
             for number, judge in enumerate(settings.judges)
             if is_embedded(judge)
         }
-        self.stats = RunStats(settings.most_failures, panel)
-        self.names = tuple([judge.label for judge in settings.judges])
-        self._embedded = embedded
         self.scores = BatchScores(settings)
         self.coverage = Coverage()
         self.streams = set[JudgeStream]()
@@ -168,6 +166,7 @@ class ScoringSession:
         self._secrets = _secrets(settings)
         self._params = self._keep("params", _params(settings, self._secrets))
         self._rubric = lru_cache(16)(partial(self._keep, "rubric"))
+        self._compares = not all(settings.asked_each)
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
         self._bounds = Counter[frozenset[tuple[int, int]]]()
@@ -220,18 +219,12 @@ class ScoringSession:
             self.settings, self.panel.judges, on_reply, self.coverage
         )
 
-    def _show(
-        self,
-        group_run: GroupRun,
-        _judge: int,
-        _request: Request,
-        reply: Reply | CallError,
-    ) -> None:
+    def _show(self, group: Group, reply: Reply | CallError) -> None:
         """Show a reply to the observer."""
         text = reply.reason if isinstance(reply, CallError) else reply.text
         if isinstance(reply, Reply) and reply.answers is not None:
             text = reply.body.decode("utf-8", "replace")
-        self.observer.replied(group_run.group.key, text)
+        self.observer.replied(group.key, text)
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
@@ -272,7 +265,6 @@ class ScoringSession:
             self._failed(group, result, combination)
         else:
             self.stats.add(group, result, combination.scores)
-        self.count_rubric(group)
         self.observer.advanced(self.stats.summary)
         return combination, waits
 
@@ -307,11 +299,10 @@ class ScoringSession:
         digests = self.digests(group)
         part = group_record(group, result, scores, self.names, cost, digests)
         if isinstance(scores, GroupScores):
-            wordless = any(reply.error for reply in result.pass_scores)
-            own_words = not (
-                wordless or self._embedded.intersection(scores.used)
-            )
-            self.sums.add(group.key, result, scores, own_words=own_words)
+            wordless = not self._wordless.isdisjoint(scores.used)
+            if any(reply.error for reply in result.pass_scores):
+                wordless = True
+            self.sums.add(group.key, result, scores, own_words=not wordless)
             self._bounds[result.bounds] += 1
             self.observer.scored(group.key, scores.scores, part.written.copy())
         return Scored(group, result, scores, part)
@@ -334,6 +325,7 @@ class ScoringSession:
             debias=how.debias,
             checked=how.order_by_outcome or outcome is not None,
         )
+        summary.other_scale = 0
         for bounds, groups in self._bounds.items():
             if self.panel.unsure(bounds):
                 summary.other_scale += groups
@@ -403,29 +395,20 @@ class ScoringSession:
         for sentence in self.coverage.report():
             self.observer.warn(sentence)
 
-    def count_rubric(self, group: Group) -> None:
-        """Count the rubric of a group."""
-        summary = self.stats.summary
-        digest, text = self._rubric_of(group)
-        if (
-            digest in summary.rubric_texts
-            or len(summary.rubric_texts) < _LISTED
-        ):
-            summary.rubric_texts[digest] = text
-        else:
-            summary.more_rubrics += 1
-
     def digests(self, group: Group) -> Digests:
-        """Return the digests of what made the scores of a group."""
-        return {"rubric": self._rubric_of(group)[0], "params": self._params[0]}
-
-    def _rubric_of(self, group: Group) -> tuple[str, str]:
-        """Return the digest and the text of the rubric that a group is judged by."""
+        """Count the rubric of a group; return the digests of what made its scores."""
         rubric = shown_rubric(group, self.settings.ask.rubric)
         # the built-in one compares, and is shown to no judge that does not
-        if rubric == DEFAULT_RUBRIC and all(self.settings.asked_each):
-            return self._rubric("")
-        return self._rubric(rubric_text(rubric))
+        if rubric == DEFAULT_RUBRIC and not self._compares:
+            rubric = ""
+        digest, text = self._rubric(rubric_text(rubric))
+        summary = self.stats.summary
+        texts = summary.rubric_texts
+        if digest in texts or len(texts) < _LISTED:
+            texts[digest] = text
+        else:
+            summary.more_rubrics += 1
+        return {"rubric": digest, "params": self._params[0]}
 
     def _keep(self, kind: str, text: str) -> tuple[str, str]:
         """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
@@ -702,6 +685,7 @@ class BatchScores:
 
     def __init__(self, settings: ScoreSettings) -> None:
         self._how = settings.combining
+        self._alone = replace(self._how, debias=False, standardize=False)
         self._single = settings.ask.single
         self._input_order = settings.ask.order == "input"
         self.at_once = True
@@ -721,8 +705,7 @@ class BatchScores:
         from ruler_cli.scoring.tables import PassTables
 
         made = PassTables(result)
-        how = replace(self._how, debias=False, standardize=False)
-        combination = combined(made, how, self._single)
+        combination = combined(made, self._alone, self._single)
         self.statistics.add(made)
         final = isinstance(combination, GroupError) or combination.final
         return combination, self.waits or not (final or self.at_once)

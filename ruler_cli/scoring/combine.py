@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, fsum, sqrt
-from typing import NamedTuple
+from math import ceil, fsum, inf, sqrt
 
 from ruler_cli.scoring.batch import BatchStatistics
 from ruler_cli.scoring.blend import blended
@@ -196,46 +195,29 @@ _Vetoes = dict[int, list[str]]
 
 
 def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
-    """Return the values of each criterion, over the judges and passes that a score is the mean of."""
-    if result.rubric is None:
-        return [()] * len(result.sizes)
-    rows: list[list[list[tuple[float, ...]]]] = []
-    for table in used:
-        by_rollout: list[list[tuple[float, ...]]] = [[] for _ in result.sizes]
-        for reply in table.pass_scores:
-            for i, distinct in enumerate(reply.distinct):
-                by_rollout[distinct].append(reply.criteria[i])
-        rows.append(by_rollout)
-    alone = [table.each for table in used]
-    criteria = list[tuple[CriterionScore, ...]]()
-    for by_judge in zip(*rows, strict=True):
-        scores = list[CriterionScore]()
-        if any(by_judge):
-            for number, name in enumerate(result.rubric.names):
-                scores.append(_criterion(name, number, by_judge, alone))
-        criteria.append(tuple(scores))
-    return criteria
+    """Return the values of each criterion, over the judges and passes that a score is the mean of.
 
-
-def _criterion(
-    name: str,
-    number: int,
-    by_judge: Sequence[Sequence[Sequence[float]]],
-    alone: Sequence[bool],
-) -> CriterionScore:
-    """Return the scores of one criterion, from the values that each judge gave in each pass to all of them.
-
-    A judge that saw the rollout `alone` has no position, and counts in the mean only.
+    A judge that saw the rollout alone has no position, and counts in the mean only.
     """
-    means = list[float]()
-    placed = list[float]()
-    for passes, saw_alone in zip(by_judge, alone, strict=True):
-        values = [values[number] for values in passes]
-        if values:
-            means.append(mean(values))
-        if not saw_alone:
-            placed += values
-    return CriterionScore(name, mean(means), tuple(placed))
+    criteria: list[tuple[CriterionScore, ...]] = [() for _ in result.sizes]
+    for distinct in range(len(result.sizes)):
+        tables = [table for table in used if table.shown[distinct]]
+        if result.rubric is None or not tables:
+            continue
+        scores = list[CriterionScore]()
+        for number, name in enumerate(result.rubric.names):
+            means = list[float]()
+            placed = list[float]()
+            for table in tables:
+                values = list[float]()
+                for reply, position in table.shown[distinct]:
+                    values.append(reply.criteria[position][number])
+                means.append(mean(values))
+                if not table.each:
+                    placed += values
+            scores.append(CriterionScore(name, mean(means), tuple(placed)))
+        criteria[distinct] = tuple(scores)
+    return criteria
 
 
 def _vetoes(result: GroupResult, criteria: _Criteria) -> _Vetoes:
@@ -249,20 +231,6 @@ def _vetoes(result: GroupResult, criteria: _Criteria) -> _Vetoes:
     return vetoes
 
 
-class _Shown(NamedTuple):
-    """A distinct rollout in one request: relative position, score as given and as corrected, pass, judge.
-
-    The position is None if the judge saw it alone.
-    """
-
-    position: float | None
-    uncorrected: float
-    corrected: float
-    pass_index: int
-    judge: int
-    explanation: str
-
-
 def _rollouts(
     result: GroupResult,
     used: Sequence[ScoreTable],
@@ -271,71 +239,46 @@ def _rollouts(
     vetoes: _Vetoes,
 ) -> list[RolloutValues]:
     """Return the score of each rollout in input order; an unreadable one has its reason for an explanation."""
-    shown = _shown(result, counted, vetoes)
-    by_distinct = list[RolloutValues]()
-    for distinct, size in enumerate(result.sizes):
-        if all(table.scores[distinct] is None for table in used):
-            unanswered = RolloutValues(
-                None, NO_ANSWER, size=size, distinct=distinct
-            )
-            by_distinct.append(unanswered)
-            continue
-        scored = _scored(distinct, used, counted, shown[distinct])
-        scored = replace(
-            scored,
-            suspect=distinct in result.suspects,
-            criteria=criteria[distinct],
-            size=size,
-        )
-        if distinct in vetoes:
-            named = ", ".join([f"“{name}”" for name in vetoes[distinct]])
-            words = f"{scored.explanation} The judge's score is 0 by the veto of {named}."
-            scored = replace(scored, explanation=words.strip())
-        by_distinct.append(scored)
+    by_distinct = dict[int, RolloutValues]()
     rollouts = list[RolloutValues]()
     for i, owner in enumerate(result.owner):
         if owner is None:
             rollouts.append(RolloutValues(None, result.faults[i]))
             continue
         label = result.rewards[i] if result.rewards else None
-        rollouts.append(replace(by_distinct[owner], label=label))
+        scored = by_distinct.get(owner)
+        if scored is None:
+            scored = _scored(
+                result,
+                owner,
+                used,
+                counted,
+                criteria[owner],
+                vetoes.get(owner, ()),
+                label,
+            )
+            by_distinct[owner] = scored
+        elif scored.label != label:
+            scored = replace(scored, label=label)
+        rollouts.append(scored)
     return rollouts
 
 
-def _shown(
-    result: GroupResult, counted: Sequence[ScoreTable], vetoes: _Vetoes
-) -> list[list[_Shown]]:
-    """Return for each distinct rollout the requests that showed it, in the order of the tables."""
-    shown: list[list[_Shown]] = [[] for _ in result.sizes]
-    for table in counted:
-        cells = [iter(row) for row in table.cells]
-        for reply in table.pass_scores:
-            last = max(1, len(reply.distinct) - 1)
-            for position, distinct in enumerate(reply.distinct):
-                vetoed = distinct in vetoes
-                place = _Shown(
-                    position / last if reply.placed else None,
-                    0.0 if vetoed else reply.scores[position],
-                    next(cells[distinct]),
-                    reply.pass_index,
-                    table.judge,
-                    reply.explanations[position],
-                )
-                shown[distinct].append(place)
-    return shown
-
-
 def _scored(
+    result: GroupResult,
     distinct: int,
     used: Sequence[ScoreTable],
     counted: Sequence[ScoreTable],
-    shown: Sequence[_Shown],
+    criteria: tuple[CriterionScore, ...],
+    broken: Sequence[str],
+    label: float | None,
 ) -> RolloutValues:
     """Return the score of a distinct rollout.
 
     It is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it. So is
     that of each judge.
     """
+    size = result.sizes[distinct]
     by_judge = dict[int, float]()
     explained = dict[int, str]()
     for table in counted:
@@ -344,27 +287,44 @@ def _scored(
             continue
         by_judge[table.judge] = score_of_judge
         if len(counted) > 1:
-            places = [place for place in shown if place.judge == table.judge]
-            nearest = _nearest(score_of_judge, places)
-            explained[table.judge] = nearest.explanation
-    judges = [table.judge for table in used if table.judge in by_judge]
-    score = mean([by_judge[judge] for judge in judges])
-    passes = [place for place in shown if place.judge in judges]
+            words = _explanation(score_of_judge, distinct, [table])
+            explained[table.judge] = words
+    means = list[float]()
     positions = list[float]()
     uncorrected = list[float]()
-    for place in passes:
-        if place.position is not None:
-            positions.append(place.position)
-            uncorrected.append(place.uncorrected)
+    corrected = list[float]()
+    for table in used:
+        if table.judge in by_judge:
+            means.append(by_judge[table.judge])
+        corrected += table.cells[distinct]
+        for reply, position in table.shown[distinct]:
+            if reply.placed:
+                last = max(1, len(reply.distinct) - 1)
+                positions.append(position / last)
+                uncorrected.append(0.0 if broken else reply.scores[position])
+    if not means:
+        return RolloutValues(
+            None, NO_ANSWER, label=label, size=size, distinct=distinct
+        )
+    score = mean(means)
+    explanation = _explanation(score, distinct, used)
+    if broken:
+        named = ", ".join([f"“{name}”" for name in broken])
+        words = f"The judge's score is 0 by the veto of {named}."
+        explanation = f"{explanation} {words}".strip()
     return RolloutValues(
         score,
-        _nearest(score, passes).explanation,
+        explanation,
         judge_score=score,
-        spread=_spread([place.corrected for place in passes]),
+        spread=_spread(corrected),
         by_judge=by_judge,
         said=explained,
         positions=tuple(positions),
         pass_scores=tuple(uncorrected),
+        suspect=distinct in result.suspects,
+        criteria=criteria,
+        label=label,
+        size=size,
         distinct=distinct,
     )
 
@@ -378,15 +338,22 @@ def _spread(scores: Sequence[float]) -> float | None:
     return sqrt(square / (len(scores) - 1))
 
 
-def _nearest(score: float, shown: Sequence[_Shown]) -> _Shown:
-    """Return where a rollout got the score that is nearest to this one; of equals the first pass."""
-
-    def distance(place: _Shown) -> tuple[float, int, int]:
-        # equal distances may differ by rounding
-        off = round(abs(place.corrected - score), 9)
-        return off, place.pass_index, place.judge
-
-    return min(shown, key=distance)
+def _explanation(
+    score: float, distinct: int, tables: Sequence[ScoreTable]
+) -> str:
+    """Return what explains the score of a rollout that is nearest to this one; of equals the first pass."""
+    best = (inf, 0, 0)
+    explanation = ""
+    for table in tables:
+        replies = zip(table.shown[distinct], table.cells[distinct], strict=True)
+        for (reply, position), corrected in replies:
+            # equal distances may differ by rounding
+            off = round(abs(corrected - score), 9)
+            place = (off, reply.pass_index, reply.judge)
+            if place < best:
+                best = place
+                explanation = reply.explanations[position]
+    return explanation
 
 
 def _error(

@@ -43,16 +43,17 @@ def mean(values: Sequence[float]) -> float:
 class ScoreTable:
     """One judge's scores of a group.
 
-    `cells[i]` are the scores of distinct rollout i in the order of `pass_scores`; if the judge saw windows,
-    the windows' levels are subtracted and `fit` has them. `scores[i]` is the mean of the cells, within
-    [0, 1]; None if there are none. `windows` are the distinct rollouts and the corrected scores of each
-    request. `passes` counts the scores that every rollout has at least, but for those that the judge has `refused` to
-    score in every pass.
+    `shown[i]` are the replies about distinct rollout i, each with its position there, and `cells[i]` its scores in
+    them; if the judge saw windows, the windows' levels are subtracted and `fit` has them. `scores[i]` is the mean of
+    the cells, within [0, 1]; None if there are none. `windows` are the distinct rollouts and the corrected scores of
+    each request. `passes` counts the scores that every rollout has at least, but for those that the judge has
+    `refused` to score in every pass.
     """
 
     judge: int
     pass_scores: Sequence[PassScores]
     windows: Sequence[tuple[tuple[int, ...], Sequence[float]]]
+    shown: Sequence[Sequence[tuple[PassScores, int]]]
     cells: Sequence[Sequence[float]]
     scores: Sequence[float | None]
     passes: int
@@ -79,9 +80,17 @@ def _table(
     result: GroupResult, passes: Sequence[PassScores], correct: Correction
 ) -> ScoreTable:
     """Return the table of the judge of these passes."""
-    windows = [(reply.distinct, correct(reply)) for reply in passes]
+    windows = list[tuple[tuple[int, ...], Sequence[float]]]()
+    shown: list[list[tuple[PassScores, int]]] = [[] for _ in result.sizes]
+    rows: list[list[float]] = [[] for _ in result.sizes]
+    for reply in passes:
+        values = correct(reply)
+        windows.append((reply.distinct, values))
+        for position, rollout in enumerate(reply.distinct):
+            shown[rollout].append((reply, position))
+            rows[rollout].append(values[position])
     fitted = None
-    cells: Sequence[Sequence[float]]
+    cells: Sequence[Sequence[float]] = rows
     scores = list[float | None]()
     # a value of a criterion says the same in every window
     alike = passes[0].asked_alone or result.rubric is not None
@@ -91,12 +100,8 @@ def _table(
         for score in fitted.scores:
             scores.append(None if score is None else round(score, _DIGITS))
     else:
-        rows: list[list[float]] = [[] for _ in result.sizes]
-        for distinct, values in windows:
-            for rollout, value in zip(distinct, values, strict=True):
-                rows[rollout].append(value)
-        cells = rows
-        scores += [mean(row) if row else None for row in rows]
+        for row in rows:
+            scores.append(mean(row) if row else None)
     for rollout, score in enumerate(scores):
         if score is not None:
             scores[rollout] = min(1.0, max(0.0, score))
@@ -106,12 +111,13 @@ def _table(
             if not cells[rollout]:
                 refused.add(rollout)
     numbers = list[int]()
-    for rollout, row in enumerate(cells):
+    for rollout, cell in enumerate(cells):
         if rollout not in refused:
-            numbers.append(len(row))
+            numbers.append(len(cell))
     least = min(numbers, default=0)
+    judge = passes[0].judge
     return ScoreTable(
-        passes[0].judge, passes, windows, cells, scores, least, fitted, refused
+        judge, passes, windows, shown, cells, scores, least, fitted, refused
     )
 
 

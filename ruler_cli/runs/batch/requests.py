@@ -228,7 +228,7 @@ async def find_missing(
             while source.reader is not None and not same:
                 scales = [replace(judge.scale) for judge in panel.judges]
                 missing.answered = missing.unaskable = missing.lost = 0
-                file = FileSource(session, source, source.reader, groups)
+                file = FileSource(session, source, groups)
                 await run(session, file, missing)
                 if reason := session.stop_signal.reason:
                     raise reason
