@@ -106,7 +106,9 @@ def command(
 
     True is a flag without a value, a tuple the same option several times. `base` is the endpoint, if any.
     """
-    line = [PYTHON, "-m", "ruler_cli", "score", str(source), str(output)]
+    simulated = options.get("m") == "simulated"
+    module = "benchmarks.simulated" if simulated else "ruler_cli"
+    line = [PYTHON, "-m", module, "score", str(source), str(output)]
     given: dict[str, object] = {
         "-m": "openai/good",
         "--progress": "none",

@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 from benchmarks.inputs import write_trios
 from benchmarks.rounds import Case
+from benchmarks.simulated import SimulatedModel, score
 from ruler_cli.judges.resolve import ResolvedJudge
-from ruler_cli.judges.simulated import SimulatedModel, score
 from ruler_cli.runs.file import score as run
 from ruler_cli.settings.models import (
     AskSettings,

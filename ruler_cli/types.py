@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
@@ -132,37 +132,8 @@ class Rubric:
         """Take any sequence; ValueError if no score can be made of it."""
         object.__setattr__(self, "criteria", tuple(self.criteria))
         for number, criterion in enumerate(self.criteria, 1):
-            if not isinstance(criterion, Criterion):
-                raise ValueError(f"criterion {number}: is no Criterion")
-            if (
-                not isinstance(criterion.text, str)
-                or not criterion.text.strip()
-            ):
-                raise ValueError(
-                    f"criterion {number}: has no statement; write it as `criterion`"
-                )
-            numeric = isinstance(criterion.weight, int | float)
-            if not numeric or not abs(criterion.weight) <= _HEAVIEST:
-                raise ValueError(
-                    f"criterion {number}: has no weight up to {_HEAVIEST:g}"
-                )
-            if not isinstance(criterion.name, str):
-                raise ValueError(
-                    f"criterion {number}: has a name that is not text"
-                )
-            if not isinstance(criterion.veto, bool):
-                raise ValueError(f"criterion {number}: veto is true or false")
-            texts = [
-                level for level in criterion.levels if isinstance(level, str)
-            ]
-            few = (
-                criterion.levels
-                and not 2 <= len({*texts} - {""}) <= MOST_LEVELS
-            )
-            if few or len({*texts}) < len(criterion.levels):
-                raise ValueError(
-                    f"criterion {number}: levels are 2 to {MOST_LEVELS} different texts"
-                )
+            if problem := _problem_of(criterion):
+                raise ValueError(f"criterion {number}: {problem}")
         if len(self.criteria) > MOST_CRITERIA:
             raise ValueError(
                 f"has {len(self.criteria)} criteria, more than {MOST_CRITERIA}"
@@ -178,24 +149,7 @@ class Rubric:
     @property
     def stated(self) -> list[dict[str, Any]]:
         """The criteria as a file states them."""
-        return [
-            {
-                "criterion": readable_text(criterion.text),
-                "weight": float(criterion.weight),
-            }
-            | (
-                {"name": readable_text(criterion.name)}
-                if criterion.name
-                else {}
-            )
-            | ({"veto": True} if criterion.veto else {})
-            | (
-                {"levels": [*map(readable_text, criterion.levels)]}
-                if criterion.levels
-                else {}
-            )
-            for criterion in self.criteria
-        ]
+        return [_stated(criterion) for criterion in self.criteria]
 
     @property
     def text(self) -> str:
@@ -209,6 +163,41 @@ class Rubric:
             "\n".join((criterion.text, *criterion.levels))
             for criterion in self.criteria
         )
+
+
+def _stated(criterion: Criterion) -> dict[str, Any]:
+    """Return a criterion as a file states it."""
+    stated: dict[str, Any] = {
+        "criterion": readable_text(criterion.text),
+        "weight": float(criterion.weight),
+    }
+    if criterion.name:
+        stated["name"] = readable_text(criterion.name)
+    if criterion.veto:
+        stated["veto"] = True
+    if criterion.levels:
+        stated["levels"] = [*map(readable_text, criterion.levels)]
+    return stated
+
+
+def _problem_of(criterion: Any) -> str:
+    """Return why no score can be made of a criterion; empty if one can."""
+    if not isinstance(criterion, Criterion):
+        return "is not a Criterion"
+    text, weight, name, veto, levels = astuple(criterion)
+    if not isinstance(text, str) or not text.strip():
+        return "has no statement; write it as `criterion`"
+    if not isinstance(weight, int | float) or not abs(weight) <= _HEAVIEST:
+        return f"has no weight up to {_HEAVIEST:g}"
+    if not isinstance(name, str):
+        return "has a name that is not text"
+    if not isinstance(veto, bool):
+        return "veto is true or false"
+    texts = {level for level in levels if isinstance(level, str) and level}
+    several = 2 <= len(texts) <= MOST_LEVELS
+    if levels and not (several and len(texts) == len(levels)):
+        return f"levels are 2 to {MOST_LEVELS} different texts"
+    return ""
 
 
 MOST_CRITERIA = 1024

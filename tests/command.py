@@ -31,9 +31,9 @@ def run_apart(
     env: dict[str, str],
     longest: int = _LONGEST,
 ) -> Done:
-    """Run `ruler ARGS` in `folder`, in a process of its own."""
+    """Run `ruler ARGS` in `folder`, in a process of its own, with the simulated judge."""
     return subprocess.run(
-        [sys.executable, "-m", "ruler_cli", *args],
+        [sys.executable, "-m", "benchmarks.simulated", *args],
         input=stdin,
         capture_output=True,
         text=True,

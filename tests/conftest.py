@@ -15,6 +15,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+import benchmarks.simulated  # noqa: F401 - a judge that many tests ask
 from ruler_cli.pool.limits import LEARNED
 from tests.command import run_apart, run_here
 from tests.judge_server import JudgeServer

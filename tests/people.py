@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.judges.simulated import truth
+from benchmarks.simulated import truth
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.settings.models import InputSettings

@@ -283,7 +283,7 @@ def _score(sample: str, scored: Path, *judge: str) -> None:
 
 
 def _ruler(*args: str | Path) -> None:
-    command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
+    command = [sys.executable, "-m", "benchmarks.simulated", *map(str, args)]
     subprocess.run(
         command,
         check=True,
@@ -344,7 +344,7 @@ def _on_terminal(args: list[str], folder: Path) -> str:
     env |= {"PYTHONPATH": str(ROOT), "PAGER": "cat"}
     env.pop("NO_COLOR", None)
     done = subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *args],
+        [sys.executable, "-m", "benchmarks.simulated", *args],
         stdout=theirs,
         stdin=theirs,
         cwd=folder,

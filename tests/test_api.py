@@ -184,9 +184,9 @@ async def test_failures(
         ({"timeout": "soon"}, "timeout: 'soon' is not a number"),
         ({"timeout": -1}, "timeout: -1 is not 0.001 or more"),
         ({"num_retries": [1]}, r"retries: \[1\] is not a whole number"),
-        ({"max_retries": math.inf}, "retries: inf is not a finite number"),
-        ({"api_base": 5}, "--api-base: 5 is not a valid string"),
-        ({"api_key": 5}, "api_key: 5 is not a valid string"),
+        ({"max_retries": math.inf}, "retries: inf is not a whole number"),
+        ({"api_base": 5}, "--api-base: 5 is not a text"),
+        ({"api_key": 5}, "api_key: 5 is not a text"),
         ("timeout=5", "extra_litellm_params: is of type str; give a dict"),
     ],
 )
@@ -202,7 +202,7 @@ async def test_swallowed_errors(caplog: pytest.LogCaptureFixture) -> None:
     for given, model, params, cause in (
         (one, "openai/o3", None, "OPENAI_API_KEY"),
         (one, "offline", {"timeout": "soon"}, "timeout: 'soon'"),
-        (one, 5, None, "-m: 5 is not a valid string"),
+        (one, 5, None, "-m: 5 is not a text"),
     ):
         caplog.clear()
         model_name: Any = model

@@ -28,7 +28,7 @@ from ruler_cli.pool.engine import (
     StopSignal,
 )
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import ConcurrencyLimit
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.retries import Caller, Hedging
 from ruler_cli.types import CallError, Reply, Request, Usage
 
@@ -234,7 +234,7 @@ def plan(*answers: Reply | CallError, seconds: float = 1.0) -> Plan:
 def called(
     judge: World | Plan,
     work: Callable[[Caller], Awaitable[T]],
-    limit: int | ConcurrencyLimit = 4,
+    limit: int | AdaptiveConcurrency = 4,
     *,
     retries: int = 2,
     timeout: float = 60.0,

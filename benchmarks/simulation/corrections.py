@@ -197,7 +197,7 @@ def accuracies(
         right = cell.accuracy
         truths.append(right * ability + (1 - right) * (1 - ability))
         if agreement["people"]:
-            of_people.append(_ends(agreement["people"]["agreement"]))
+            of_people.append(_ends(agreement["people"]))
             two = combinations(abilities.values(), 2)
             ceilings.append(fmean(a * b + (1 - a) * (1 - b) for a, b in two))
     people = Coverage.of(ceilings, of_people) if of_people else None

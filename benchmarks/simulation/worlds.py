@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
 from typing import Literal
 
-from ruler_cli.judges.simulated import NOISE_SPREAD, SimulatedModel, answers
+from benchmarks.simulated import NOISE_SPREAD, SimulatedModel, answers
 from ruler_cli.prompting.prompt import CYCLE, balanced
 from ruler_cli.types import GroupResult, PassScores
 

@@ -32,10 +32,6 @@ _KINDS = {
 }
 _ALIKE = ("the better one is alike", "both alike")
 _CHANCE = {"value": 0.5, "groups": 0}
-_PEOPLE = {
-    "agreement": "two people agree",
-    "judge": "  the judge and one of them",
-}
 _THINGS = {"comparisons": "pair", "rollouts": "rollout"}
 _NOT_COUNTED = {
     "equal": "equal",
@@ -136,7 +132,11 @@ def _of_people(page: Agreement) -> Iterator[Fact]:
         )
 
 
-def _cells(title: str, value: _Json, pairs: _Json | None) -> tuple[str, ...]:
+def _cells(
+    title: str,
+    value: _Json,
+    pairs: _Json | None,
+) -> tuple[str, ...]:
     """Return the cells of a row; chance is not measured, and only an accuracy has pairs."""
     groups = value["groups"]
     cells = (title, measured(value), interval(value) if groups else "")
@@ -161,8 +161,8 @@ def _values(page: Agreement) -> Iterator[_Row]:
     for judge in judges:
         title = f"{shorten(judge['name'], _NAME)}: pairwise accuracy"
         yield title, judge["pairwise_accuracy"], judge
-    for name, title in _PEOPLE.items() if page["people"] else ():
-        yield title, page["people"][name], None
+    if page["people"]:
+        yield "two people agree", page["people"], None
     for criterion in page["criteria"]:
         title = f"criterion {shorten(criterion['name'], _NAME)}"
         yield title, criterion["pairwise_accuracy"], criterion

@@ -24,7 +24,11 @@ _IN_ADDRESS = "!*'()~"
 class KeySearch:
     """A search in the file `name` for the groups with a key; without a key none matches."""
 
-    def __init__(self, name: str, key: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: str | None,
+    ) -> None:
         self.name, self._key = name, key
         self._text = "" if key is None else parse_key(key)
         self._keys: list[str] = []

@@ -6,18 +6,12 @@ typer's own sections need rich, which takes longer to import than all the rest: 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from fnmatch import fnmatch
-from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from typer.core import TyperCommand
 
 from ruler_cli.cli.options import PANELS, options_of_command
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.suggestions import pattern_of
 
 _FEW = 14
 """Arguments and options of a command that needs no sections."""
@@ -54,14 +48,11 @@ class SectionedCommand(TyperCommand):
         if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
         if taken and taken[0].metavar in ("INPUT", "SCORED"):
-            paths = [*(ctx.params[param.name] for param in taken), *more]
             out = [str(param.metavar) for param in taken[1:] if param.required]
-            if out and not _is_like(paths[-1], paths[:-1]):
-                out = [paths.pop()]
-            line = " ".join([quote(pattern_of(paths)), *out])
+            line = " ".join([ctx.command_path, "'PATTERN'", *out])
             raise UsageError(
-                f"{len(paths)} paths stand for {taken[0].metavar}",
-                f"name them by one pattern in quotes: {ctx.command_path} {line}",
+                f"several paths stand for {taken[0].metavar}",
+                f"name them by one pattern in quotes: {line}",
             )
         ctx.fail(f"Got unexpected extra arguments ({' '.join(more)})")
         return more
@@ -98,13 +89,6 @@ class SectionedCommand(TyperCommand):
         """Tell how options are set without the command line."""
         self.epilog = _HOMES
         super().format_epilog(ctx, formatter)
-
-
-def _is_like(path: str, others: Sequence[str]) -> bool:
-    """Return whether a file is there and one of several that a pattern may name, and so no OUTPUT."""
-    near = Path(path).parent == Path(others[-1]).parent
-    like = near or fnmatch(path, pattern_of(others))
-    return like and os.path.exists(path)  # noqa: PTH110 - no error where the name is too long
 
 
 def _row(option: Any) -> tuple[str, str]:

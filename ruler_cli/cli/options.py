@@ -15,7 +15,6 @@ from ruler_cli.settings.fields import (
     SECTIONS,
     SHORT_NAMES,
     choices_of,
-    fields_of,
     is_flag,
     public_name,
     setting_of,
@@ -174,15 +173,14 @@ def options_of_command(callback: Any) -> list[TyperOption]:
 
 def _option(name: str) -> TyperOption:
     """Return the option of a setting, by its field."""
-    section = SECTIONS[name]
     setting = setting_of(name)
     long = f"--{public_name(name).replace('_', '-')}"
     panel = next((title for title, names in SCORE.items() if name in names), "")
-    words = choices_of(section, name)
+    words = choices_of(name)
     names = [name, long]
     if name in SHORT_NAMES:
         names.append(SHORT_NAMES[name])
-    if is_flag(section, name):
+    if is_flag(name):
         names[1] += f"/--no-{long.removeprefix('--')}"
         return TyperOption(
             param_decls=names,
@@ -208,12 +206,7 @@ def _option(name: str) -> TyperOption:
 
 def default_of(name: str) -> Any:
     """Return the default of a setting, by its field; None if it is computed, or nothing."""
-    member = fields_of(SECTIONS[name])[name]
-    return (
-        None
-        if member.is_required() or member.default_factory
-        else member.default
-    )
+    return getattr(SECTIONS[name], name, None)
 
 
 def default_words(name: str) -> str:

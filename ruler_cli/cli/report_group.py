@@ -21,7 +21,9 @@ _LEFT_OUT = words_of("key flags judged_at latency_s schema rubric params")
 
 
 def show(
-    shown: RunGroup | ComparedGroup, origins: Sequence[str], terminal: Terminal
+    shown: RunGroup | ComparedGroup,
+    origins: Sequence[str],
+    terminal: Terminal,
 ) -> None:
     """Write the group, its rollouts the best first.
 
@@ -43,7 +45,12 @@ def show(
     }
     for title, lines in shared.items():
         if any(lines):
-            _show_section(title, [], lines, terminal)
+            _show_section(
+                title,
+                [],
+                lines,
+                terminal,
+            )
     shown_as: dict[int, int] = {}
     for i in shown.first.best_first:
         facts: list[Fact] = []
@@ -55,11 +62,19 @@ def show(
         lines = text.rollouts[i]
         if same_as != i:
             lines = [f"(same text as rollout {same_as + 1})"]
-        _show_section(f"rollout {i + 1}", facts, lines, terminal)
+        _show_section(
+            f"rollout {i + 1}",
+            facts,
+            lines,
+            terminal,
+        )
 
 
 def _show_section(
-    title: str, facts: Sequence[Fact], lines: Sequence[str], terminal: Terminal
+    title: str,
+    facts: Sequence[Fact],
+    lines: Sequence[str],
+    terminal: Terminal,
 ) -> None:
     """Show a title with facts and lines below it."""
     terminal.show("", _rule(title))
@@ -74,7 +89,11 @@ def _show_section(
 
 def _rule(title: str) -> Rule:
     """Make a rule with a title at its left end."""
-    return Rule(Text(title, TITLE), align="left", style=MUTED)
+    return Rule(
+        Text(title, TITLE),
+        align="left",
+        style=MUTED,
+    )
 
 
 def _figures(group: GroupRecord) -> str:
@@ -91,7 +110,10 @@ def _figures(group: GroupRecord) -> str:
     return ", ".join([*words, *group.flags])
 
 
-def _facts(rollout: RolloutRecord, side: str) -> Iterator[Fact]:
+def _facts(
+    rollout: RolloutRecord,
+    side: str,
+) -> Iterator[Fact]:
     """Yield what is known of a rollout, each with a name."""
     yield f"score {side}".rstrip(), given(rollout.score, "{:.2f}")
     yield "reward", given(rollout.label, "{:.4g}")

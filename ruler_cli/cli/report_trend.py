@@ -77,7 +77,10 @@ _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
 
 
 def report_trend(
-    options: Options, sources: Sequence[str], page: str | None, stack: ExitStack
+    options: Options,
+    sources: Sequence[str],
+    page: str | None,
+    stack: ExitStack,
 ) -> bool:
     """Show the trend of three files or more on stdout, or write it to a `page`; return if something is left out."""
     for source in sources:
@@ -87,13 +90,26 @@ def report_trend(
                 pass
     file = None
     if page is not None:
-        file = HtmlFile(stack, page, sources, force=options.force)
+        file = HtmlFile(
+            stack,
+            page,
+            sources,
+            force=options.force,
+        )
     problems = FileProblems()
-    trend = _read_trend(options, sources, problems)
+    trend = _read_trend(
+        options,
+        sources,
+        problems,
+    )
     view = TrendView(trend, options.labels)
     if file is not None:
         size = file.write(view.data(), (TREND_SCRIPTS, TREND_STYLES))
-        print_written(count(len(sources), "step"), size, file.target)
+        print_written(
+            count(len(sources), "step"),
+            size,
+            file.target,
+        )
     elif options.as_json:
         problems.print_json({"labels": options.labels, **trend.as_json()})
     else:
@@ -102,23 +118,38 @@ def report_trend(
 
 
 def _read_trend(
-    options: Options, sources: Sequence[str], problems: FileProblems
+    options: Options,
+    sources: Sequence[str],
+    problems: FileProblems,
 ) -> Trend:
     """Read the files one after another; UsageError if no file has scores, or none a label at the user's path."""
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     steps = []
     errors = []
-    for source, name, number in zip(sources, names, numbers, strict=True):
+    for source, name, number in zip(
+        sources,
+        names,
+        numbers,
+        strict=True,
+    ):
         step = TrendStep(name, number)
         try:
             with ExitStack() as stack, group_counter() as bar:
-                file = problems.open(source, options, stack)
+                file = problems.open(
+                    source,
+                    options,
+                    stack,
+                )
                 step.read(file, bar.update)
                 warn(file)
         except UsageError as error:
             errors.append(error)
-            step = TrendStep(name, number, reason=str(error.brief))
+            step = TrendStep(
+                name,
+                number,
+                reason=str(error.brief),
+            )
         steps.append(step)
     judged = [step for step in steps if not step.reason]
     if not judged:
@@ -139,7 +170,11 @@ def _read_trend(
 class TrendView:
     """A trend on the terminal and as the data of its page; `labels` is the user's path of the labels."""
 
-    def __init__(self, trend: Trend, labels: str | None) -> None:
+    def __init__(
+        self,
+        trend: Trend,
+        labels: str | None,
+    ) -> None:
         self._trend = trend
         self._label = "original reward" if labels is None else f"`{labels}`"
         steps = trend.steps
@@ -262,11 +297,20 @@ class TrendView:
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal, with the first quantities that fit."""
         facts = [("trend", self._found), ("judge", self._judges)]
-        terminal.show(terminal.facts(facts), "", Text(self.heading, TITLE))
+        terminal.show(
+            terminal.facts(facts),
+            "",
+            Text(self.heading, TITLE),
+        )
         terminal.show(terminal.facts(self.findings()), "")
         columns = [*self._columns().items()][: terminal.width // _COLUMN]
         heads = [
-            Column(head, justify="right", no_wrap=True) for head, _ in columns
+            Column(
+                head,
+                justify="right",
+                no_wrap=True,
+            )
+            for head, _ in columns
         ]
         heads[0].justify = "left"
         rows = zip(*(cells for _, cells in columns), strict=True)

@@ -89,7 +89,11 @@ class RunView:
         }
         for title, listed in titles.items():
             if listed:
-                terminal.show("", Text(title, TITLE), _groups(listed, terminal))
+                terminal.show(
+                    "",
+                    Text(title, TITLE),
+                    _groups(listed, terminal),
+                )
 
     def _head(self) -> Iterator[Fact]:
         figures = self.figures
@@ -206,7 +210,7 @@ class ComparisonView:
             a, b = map(str, tied)
             yield "tied groups", a, b, ""
         agreement = self.reading.agreement
-        difference = agreement["differences"]["pairwise_accuracy"]
+        difference = agreement["difference"]
         if difference["value"] is not None:
             a, b = (
                 measured(judge["pairwise_accuracy"])
@@ -226,32 +230,16 @@ class ComparisonView:
         paired = figures["paired"]
         if order["agreement"] is not None:
             yield "same order", sentences.ordered_pairs(order)
-        accuracies = [
-            f"{measured(baseline['pairwise_accuracy'])} if the {baseline['name']} one wins"
-            for baseline in self.reading.agreement["baselines"]
-            if baseline["pairs"]
-        ]
-        if accuracies:
-            yield (
-                "baselines",
-                f"pairwise accuracy {', '.join(accuracies)}; 0.500 by chance",
-            )
-        whose = ""
-        if any(
-            file["figures"]["rollouts"]["moved"] for file in figures["files"]
-        ):
-            whose = f" ({OWN_SCORES})"
-        apart = "differ by {mean:.2f} on average, {max:.2f} at most".format(
-            **distance
-        )
-        yield "scores", apart + whose
+        apart = f"differ by {distance['mean']:.2f} on average"
+        apart += f", {distance['max']:.2f} at most"
+        for file in figures["files"]:
+            if file["figures"]["rollouts"]["moved"]:
+                apart += f" ({OWN_SCORES})"
+                break
+        yield "scores", apart
         correlation = figures["correlation"]
-        if correlation["value"] is not None:
-            ends = interval(correlation)
-            yield (
-                "correlation",
-                f"{measured(correlation)} ({ends}) within groups",
-            )
+        if correlation is not None:
+            yield "correlation", f"{correlation:.3f} within groups"
         a, b = figures["one_scored"]
         in_a, in_b = paired["alone"]
         left_out = {
@@ -281,11 +269,23 @@ _Sides = tuple[str, str, str, str]
 """A name, the values of A and B, and the difference of A and B."""
 
 
-def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
+def view_of(
+    reading: Any,
+    sources: Sequence[str],
+    figures: Any,
+) -> View:
     """Return the view of one file, or of two."""
     if isinstance(reading, Comparison):
-        return ComparisonView(reading, sources, figures)
-    return RunView(reading, sources, figures)
+        return ComparisonView(
+            reading,
+            sources,
+            figures,
+        )
+    return RunView(
+        reading,
+        sources,
+        figures,
+    )
 
 
 def _differing(group: ComparedGroup) -> dict[str, Any]:
@@ -303,7 +303,8 @@ def _differing(group: ComparedGroup) -> dict[str, Any]:
 
 
 def _criteria(
-    criteria: Sequence[dict[str, Any]], terminal: Terminal
+    criteria: Sequence[dict[str, Any]],
+    terminal: Terminal,
 ) -> RenderableType:
     """Make the table of criteria, the one that goes with the score the most first."""
     names = ("mean", "with_score", "reliability", "first_less_last")
@@ -329,7 +330,10 @@ def _criteria(
     return terminal.table((Column(heads[0], overflow="fold"), *right), rows)
 
 
-def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
+def _groups(
+    listed: Sequence[Highlight],
+    terminal: Terminal,
+) -> RenderableType:
     """Make a table of groups."""
     against = listed[0].because == "disagrees"
     heads = (
@@ -352,7 +356,10 @@ def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
     return terminal.groups(heads, cells)
 
 
-def _show_sides(rows: Sequence[_Sides], terminal: Terminal) -> None:
+def _show_sides(
+    rows: Sequence[_Sides],
+    terminal: Terminal,
+) -> None:
     """Show a table of names and the values of A and B, without rows that both lack."""
     heads = [
         Column(style=MUTED, no_wrap=True),

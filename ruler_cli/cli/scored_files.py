@@ -29,7 +29,10 @@ class FileProblems(Problems):
         super().__init__("problems")
 
     def open(
-        self, source: str, options: Options, stack: ExitStack
+        self,
+        source: str,
+        options: Options,
+        stack: ExitStack,
     ) -> ScoredFile:
         """Open a file, and print what it is; UsageError if it cannot be read."""
         from ruler_cli.results.figures import ScoredFile
@@ -39,15 +42,28 @@ class FileProblems(Problems):
         print_note(*file.input.notes)
         return file
 
-    def _add(self, name: str, problem: Problem) -> None:
+    def _add(
+        self,
+        name: str,
+        problem: Problem,
+    ) -> None:
         self.add(f"{name}: {problem.where} {problem.reason!s}")
 
     def print_json(
-        self, page: Mapping[str, Any], groups: Iterable[Any] | None = None
+        self,
+        page: Mapping[str, Any],
+        groups: Iterable[Any] | None = None,
     ) -> None:
         """Print one JSON object: a page, the problems, and the `groups` one by one."""
         counts = {"problems": self.number, "first_problems": self.first}
-        print_json({"version": 4, **page, **counts}, groups)
+        print_json(
+            {
+                "version": 5,
+                **page,
+                **counts,
+            },
+            groups,
+        )
 
 
 def warn(file: ScoredFile) -> None:
@@ -56,7 +72,11 @@ def warn(file: ScoredFile) -> None:
         print_note(f"warning: {file.warning!s}")
 
 
-def print_written(what: str, size: int, target: str) -> None:
+def print_written(
+    what: str,
+    size: int,
+    target: str,
+) -> None:
     """Print what a page holds, and where it is."""
     to = "stdout" if target == "-" else target
     print_note(f"{what}, {size / 1e6:.1f} MB written to {to}")
@@ -69,7 +89,10 @@ class ScoredFiles:
     """
 
     def __init__(
-        self, sources: Sequence[str], options: Options, stack: ExitStack
+        self,
+        sources: Sequence[str],
+        options: Options,
+        stack: ExitStack,
     ) -> None:
         """UsageError if a file cannot be read."""
         from ruler_cli.results.compare import Comparison

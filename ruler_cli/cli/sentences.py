@@ -25,7 +25,6 @@ LEFT_OUT = {
     "odd_scores": "with a score that is not a number",
     "unlabelled": "without a label",
     "odd_labels": "with a label that is not a number",
-    "more_judges": "scores of too many judges",
 }
 """Counts of rollouts and scores that are not measured, in words."""
 _DIFFERENCES = {

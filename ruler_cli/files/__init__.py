@@ -41,15 +41,14 @@ def open_container(
     source = Source(
         location, stack, most, keep=keep, records=records, events=events
     )
-    if (
-        source.begins_with_line
-    ):  # no other kind does, and their modules are not needed
+    # no other kind does, and their modules are not needed
+    if source.begins_with_line:
         from ruler_cli.files.containers.lines import JsonLines
 
         container: Container = JsonLines.open(source)
     else:
         opened = (kind.open(source) for kind in kinds())
-        container = next(found for found in opened if found is not None)
+        container = next(filter(None, opened))
     if records and not container.takes_path:
         from ruler_cli.files.containers.inner import InnerRecords
 

@@ -5,8 +5,8 @@ JSON holds less than Arrow does: binary becomes its size, dates and times become
 A file needs its schema before its first row, and the last record may hold a score that does not fit its
 column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
 change are its own, with their types and metadata. All others are made of the records' JSON, with the type that
-pyarrow infers: objects such as `ruler` are structs, and a column of several types becomes JSON text; so does a member
-of its objects alone, such as a `content` that is a text here and a list of parts there.
+pyarrow infers: objects such as `ruler` are structs, and a column that no type holds is JSON text. Such a column is
+marked, and read again as the JSON that it is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import json
 import math
 import re
 import weakref
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
-from operator import attrgetter, pos
+from operator import attrgetter
 from typing import Any, BinaryIO
 
 import orjson
@@ -41,7 +40,6 @@ from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
-from ruler_cli.files.values import Names
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, T
 
@@ -63,16 +61,23 @@ _NOT_HELD = (
     UnreadableError,
 )
 """Errors for values that no type, or not this one, holds."""
-_TOGETHER: tuple[set[Any], ...] = ({int, float}, {dict, None})
-"""Kinds of values that stand in one column as they are."""
-_Mends = Mapping[Names, Callable[[Any], Any]]
-"""Functions that make values of several kinds into those of one, by their place in a column."""
+_MARK = {b"ruler": b"JSON"}
+"""Metadata of a column of JSON text."""
 
 
 def objects(batch: Any) -> list[bytes]:
     """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
-    rows = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
-    return [orjson.dumps(row, default=_other_type) for row in _values(rows)]
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        values = _values(column)
+        if _MARK.items() <= (field.metadata or {}).items():
+            values = [text and orjson.Fragment(text) for text in values]
+        columns.append(values)
+    names = batch.schema.names
+    rows = [
+        dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
+    ]
+    return [orjson.dumps(row, default=_other_type) for row in rows]
 
 
 def _values(column: Any) -> list[Any]:
@@ -153,7 +158,7 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
     # refuses what Arrow cannot hold: lone surrogates, integers of any size
     orjson.dumps(values)
     inferred = pa.infer_type(values)
-    schemas = [pa.schema([("x", each)]) for each in (kind, inferred)]
+    schemas = [pa.schema([("x", member)]) for member in (kind, inferred)]
     unified = pa.unify_schemas(schemas, promote_options="permissive")
     wider = unified.field("x").type
     name = str(wider)
@@ -169,47 +174,10 @@ def _held(kind: Any, values: Sequence[Any]) -> Any:
     return kind
 
 
-def _note_kinds(value: Any, place: Names, kinds: dict[Names, set[Any]]) -> None:
-    """Note the kind of a value and of all inside by their places; items of a list have one place."""
-    if value is None:
-        return
-    large = isinstance(value, int) and value.bit_length() > 63
-    # no column of such values can be written
-    kinds[place].add(None if large or value == {} else type(value))
-    if isinstance(value, dict):
-        for name, member in value.items():
-            _note_kinds(member, (*place, name), kinds)
-    elif isinstance(value, list):
-        for item in value:
-            _note_kinds(item, (*place, ""), kinds)
-
-
-def _mended(value: Any, place: Names, mends: _Mends) -> Any:
-    """Return a value with all inside it mended."""
-    if value is not None and place in mends:
-        return mends[place](value)
-    if isinstance(value, dict):
-        return {
-            name: _mended(member, (*place, name), mends)
-            for name, member in value.items()
-        }
-    if isinstance(value, list):
-        return [_mended(item, (*place, ""), mends) for item in value]
-    return value
-
-
-def _as_text(value: Any) -> str:
-    """Return a text as it is, and any other value as JSON."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _text(raw: bytes) -> str | None:
-    """Return JSON as it stands, and text and null as what they are."""
-    if raw[:1] in b'"n':
-        text = parse_value(raw)
-        return None if text is None else _encodable(text)
+    """Return JSON as it stands, None for null."""
+    if raw == b"null":
+        return None
     return _encodable(raw.decode("utf-8", "surrogatepass"))
 
 
@@ -239,7 +207,6 @@ class TableWriter(Writer):
         }
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
-        self._mends: dict[str, _Mends] = {}
 
     def begin(
         self,
@@ -297,16 +264,18 @@ class TableWriter(Writer):
 
     def _new_schema(self) -> Any:
         """Return the schema of the source, with other types for columns that changed, and new ones behind."""
-        self._infer_types(list(self._types))
-        self._find_mends()
-        self._infer_types(list(self._mends))
+        self._infer_types()
         fields = {field.name: field for field in self._schema}
         for name, kind in self._types.items():
-            # a new column of nothing but null is a score that every record lacks
-            field = fields.get(name, pa.field(name, pa.float64()))
-            if kind is None or not types.is_null(kind):
-                field = field.with_type(kind or pa.string())
-            fields[name] = field.with_nullable(True)
+            if kind is None:
+                field = pa.field(name, pa.string(), metadata=_MARK)
+            elif types.is_null(kind):
+                # a new column of nothing but null is a score that every record lacks
+                field = fields.get(name, pa.field(name, pa.float64()))
+                field = field.with_nullable(True)
+            else:
+                field = pa.field(name, kind)
+            fields[name] = field
         metadata = dict(self._schema.metadata or {})
         # what pandas notes of columns that changed is left out
         with contextlib.suppress(
@@ -321,51 +290,19 @@ class TableWriter(Writer):
             metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
 
-    def _infer_types(self, names: Iterable[str]) -> None:
-        """Find a type for each of these columns; one is text if no type holds all of its values."""
+    def _infer_types(self) -> None:
+        """Find a type for each column that changed; one is text if no type holds all of its values."""
         for narrowed in (_wider, _held):
             for columns in self._spooled_columns():
-                for name in names:
+                for name, raws in columns.items():
                     kind = self._types[name]
                     if kind is None:
                         continue
                     try:
-                        values = self._values(name, columns[name])
+                        values = list(map(parse_value, raws))
                         self._types[name] = narrowed(kind, values)
                     except _NOT_HELD:
                         self._types[name] = None
-
-    def _values(self, name: str, raws: Iterable[bytes]) -> list[Any]:
-        """Return the values of a column."""
-        values = [parse_value(raw) for raw in raws]
-        mends = self._mends.get(name)
-        if mends:
-            values = [_mended(value, (), mends) for value in values]
-        return values
-
-    def _find_mends(self) -> None:
-        """Find the places in columns of text at which several types stand, if only these need be text."""
-        for name, kind in self._types.items():
-            if kind is not None:
-                continue
-            kinds = defaultdict[Names, set[Any]](set)
-            try:
-                for columns in self._spooled_columns():
-                    for raw in columns[name]:
-                        _note_kinds(parse_value(raw), (), kinds)
-            except (RecursionError, UnreadableError):
-                continue
-            mends: dict[Names, Callable[[Any], Any]] = {}
-            for place, types_there in kinds.items():
-                is_one = len(types_there) == 1 and None not in types_there
-                if is_one or types_there in _TOGETHER:
-                    continue
-                # of True `pos` is 1
-                numbers = types_there <= {bool, int, float}
-                mends[place] = pos if numbers else _as_text
-            if mends and mends.get(()) is not _as_text:
-                self._mends[name] = mends
-                self._types[name] = pa.null()
 
     def _spooled_columns(self) -> Iterator[dict[str, list[bytes]]]:
         """Yield the JSON of the columns that changed, in pieces of a bounded size."""
@@ -398,7 +335,7 @@ class TableWriter(Writer):
                     texts = map(_text, changed[name])
                     arrays.append(pa.array(texts, pa.string()))
                 else:
-                    values = self._values(name, changed[name])
+                    values = list(map(parse_value, changed[name]))
                     arrays.append(pa.array(values, field.type))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -141,16 +141,15 @@ def explain(error: BaseException) -> tuple[str, str]:
     """Return problem and remedy of a storage's error, without its own message, which may quote a key."""
     signs = set[str]()
     link: BaseException | None = error
-    for _ in range(
-        8
-    ):  # a file system may report a lost connection as a missing file
+    # a file system may report a lost connection as a missing file
+    for _ in range(8):
         if link is None:
             break
         signs.update(kind.__name__ for kind in type(link).__mro__)
         signs.add(_status(link))
         link = link.__cause__
-    for known, problem, remedy in _STORAGE:
-        if not signs.isdisjoint(known.split()):
+    for names, problem, remedy in _STORAGE:
+        if not signs.isdisjoint(names.split()):
             return problem, remedy
     reason = (
         _status(error) or getattr(error, "strerror", "") or type(error).__name__
@@ -161,16 +160,12 @@ def explain(error: BaseException) -> tuple[str, str]:
 def _status(error: BaseException) -> str:
     """Return the HTTP status of an error, under any of the names that libraries use; "" for none."""
     response = getattr(error, "response", None)
+    codes = [
+        getattr(error, "status", None),
+        getattr(error, "code", None),
+        getattr(response, "status_code", None),
+    ]
     if isinstance(response, dict):
-        return str(
-            response.get("ResponseMetadata", {}).get("HTTPStatusCode") or ""
-        )
-    for holder, name in (
-        (error, "status"),
-        (error, "code"),
-        (response, "status_code"),
-    ):
-        code = str(getattr(holder, name, None))
-        if code.isdigit():
-            return code
-    return ""
+        metadata = response.get("ResponseMetadata", {})
+        codes.append(metadata.get("HTTPStatusCode"))
+    return next(filter(str.isdigit, map(str, codes)), "")

@@ -110,10 +110,9 @@ def surveyed(
             break
         yield line
         wanted = next(rows, None)
-    if wanted is not None:
-        raise UnreadableError(where(wanted.number))
-    if at != end:
-        raise UnreadableError(where(end[0]))
+    if wanted is not None or at != end:
+        changed = end[0] if wanted is None else wanted.number
+        raise UnreadableError(where(changed))
 
 
 @contextmanager

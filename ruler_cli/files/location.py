@@ -136,10 +136,8 @@ class Location:
             return
         with reading(name):
             try:
-                raw = (
-                    io.FileIO(0, closefd=False)
-                    if self.stream
-                    else io.FileIO(name)
+                raw = io.FileIO(
+                    0 if self.stream else name, closefd=not self.stream
                 )
             except (FileNotFoundError, NotADirectoryError):
                 remedy = suggestions.other_file(
@@ -184,13 +182,14 @@ class Location:
 
     def _remote_listing(self) -> Listing:
         files = self.store().expand()
-        folders = [file.rpartition("/")[0] + "/" for file in files]
         # `commonpath` would make one slash of the two after a scheme
+        folders = [file.rpartition("/")[0] + "/" for file in files]
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
-        names = (file.removeprefix(base) for file in files)
+        names = [file.removeprefix(base) for file in files]
         kept = _sorted(filterfalse(is_ignored, names))
-        return Listing(base, kept, whole=base == self.name.rstrip("/") + "/")
+        whole = base == self.name.rstrip("/") + "/"
+        return Listing(base, kept, whole)
 
     def _local_listing(self) -> Listing:
         parts = Path(self.name).parts
@@ -220,9 +219,8 @@ class Location:
                         continue
                     if not deep and not fnmatchcase(entry.name, parts[0]):
                         continue
-                    if (
-                        entry.is_symlink()
-                    ):  # a link to a folder may lead in circles
+                    # a link to a folder may lead in circles
+                    if entry.is_symlink():
                         to = os.path.realpath(entry.path)
                         inside = os.path.commonpath((root, to)) == root
                         if inside and os.path.isfile(to):  # noqa: PTH113 - a loop is none
@@ -281,10 +279,10 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
     """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
-
-    def pieces(folder: str) -> list[int | str]:
+    folders = []
+    for folder in name.split("/"):
         # text and numbers take turns, so that equal places compare
-        parts = enumerate(_NUMBER.split(folder))
-        return [int(part) if at % 2 else part for at, part in parts]
-
-    return list(map(pieces, name.split("/"))), name
+        pieces: list[int | str] = list(_NUMBER.split(folder))
+        pieces[1::2] = map(int, pieces[1::2])
+        folders.append(pieces)
+    return folders, name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,25 +54,22 @@ def refuse_foreign(
         if kind == "OUTPUT":
             with ExitStack() as stack:
                 container = open_container(location.name, stack)
-                line = next(container.records(), None)
+                lines = container.records()
+                first = next(lines, None)
                 # a log may begin with a sample that is not scored
-                lines = (
-                    container.records()
-                    if container.log
-                    else filter(None, [line])
-                )
-                if line is None:
-                    known = container.rewritable
-                elif any(map(has_scores, lines)):
+                further = lines if container.log else ()
+                if first is None:
+                    is_ours = container.rewritable
+                elif any(map(has_scores, chain((first,), further))):
                     return True
                 else:
-                    members = parse(line.raw).keys()
-                    known = any(own <= members for own in _EXPORTS)
+                    members = parse(first.raw).keys()
+                    is_ours = any(export <= members for export in _EXPORTS)
         else:
             with location.open() as stream, reading(location.public):
                 head = decompressed(location.public, stream).read(_HEAD)
-            known = not head or bool(_HEADS[kind].match(head))
-        if known:
+            is_ours = not head or bool(_HEADS[kind].match(head))
+        if is_ours:
             return False
     except (ForeignError, UnreadableError, RecursionError):
         pass
@@ -118,10 +116,14 @@ def _annotated(value: Any, deep: int, name: str = "") -> bool:
         except UnreadableError:
             return False
     if isinstance(value, list):
-        return any(_annotated(one, deep - 1, name) for one in value if deep)
-    if not isinstance(value, dict) or not deep:
+        members = [(name, item) for item in value]
+    elif isinstance(value, dict):
+        members = list(value.items())
+        is_ours = name == "ruler" or "independent_reward" in value
+        if is_ours and deep and value.get("status") in ("scored", "failed"):
+            return True
+    else:
         return False
-    known = name == "ruler" or "independent_reward" in value
-    if known and value.get("status") in ("scored", "failed"):
-        return True
-    return any(_annotated(one, deep - 1, key) for key, one in value.items())
+    return deep > 0 and any(
+        _annotated(member, deep - 1, key) for key, member in members
+    )

@@ -14,7 +14,6 @@ import os
 import stat
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from hashlib import blake2b
@@ -97,9 +96,8 @@ class PassThrough:
     def close(self) -> None:
         """Close it with what is written so far; stdout stays open."""
         if not self.may_block:
-            with (
-                self.file
-            ):  # it is closed also where the rest cannot be written
+            # it is closed also where the rest cannot be written
+            with self.file:
                 self.flush()
 
     discard = close  # what was written is there already
@@ -224,17 +222,13 @@ class RemoteFile(PassThrough):
         """
         self._system = store.system
         self._path = store.path
-        protocols = self._system.protocol
-        protocols = (
-            {protocols} if isinstance(protocols, str) else set(protocols)
-        )
-        self._staged = (
-            "" if protocols & _OBJECT_STORES else f"{self._path}.partial"
-        )
+        scheme = store.public.partition("://")[0]
+        self._staged = ""
         # no bucket, no credentials, no network: known now, and not at the end
-        if self._staged:
+        if scheme not in _OBJECT_STORES:
+            self._staged = f"{self._path}.partial"
             self._system.open(self._staged, "wb").close()
-        elif "hf" not in protocols:
+        elif scheme != "hf":
             try:
                 self._system.info(self._path.partition("/")[0])
             except Exception as error:
@@ -429,17 +423,14 @@ class Output:
             if self._empty or self.log or not self._keep:
                 target.discard()
                 return
-            try:
-                # a list or a table gets its end; damage of INPUT was reported
-                with (
-                    contextlib.closing(target),
-                    contextlib.suppress(UsageError),
-                ):
-                    if not self._ended:
-                        self.writer.end()
-            finally:
+            # a list or a table gets its end; damage of INPUT was reported
+            with contextlib.ExitStack() as stack:
                 if isinstance(target, LocalFile) and self._kind is JsonLines:
-                    target.drop_torn_line()
+                    stack.callback(target.drop_torn_line)
+                stack.callback(target.close)
+                stack.enter_context(contextlib.suppress(UsageError))
+                if not self._ended:
+                    self.writer.end()
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         kept = self._keep and self._kind is JsonLines
@@ -456,25 +447,23 @@ class FailedFile:
     def __init__(self, path: Path | None) -> None:
         """Collect into `path`, which appears with the first line; None collects nothing."""
         self.path = path
-        self._earlier: Counter[bytes] = Counter()
+        self._earlier: set[bytes] = set()
+        """The digests of lines that earlier runs left."""
 
     def add(self, problem: Problem) -> None:
         """Append one line, unless an earlier run did or the problem has no bytes."""
-        if self.path is None or not problem.raw:
+        raw = problem.raw
+        if self.path is None or not raw:
             return
+        if (
+            raw[:1] in b"{["
+        ):  # a record of a document may lie over several lines
+            raw = raw.replace(b"\n", b" ")
         with writing(str(self.path)):
-            raw = problem.raw
-            if (
-                raw[:1] in b"{["
-            ):  # a record of a document may lie over several lines
-                raw = raw.replace(b"\n", b" ")
             file = self._file
             # a row of a table may lie over several lines, too
-            lines = Counter(blake2b(line).digest() for line in raw.split(b"\n"))
-            if lines <= self._earlier:
-                self._earlier -= lines
-                return
-            file.write(raw + b"\n")
+            if not self._earlier.issuperset(map(_digest, raw.split(b"\n"))):
+                file.write(raw + b"\n")
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
@@ -488,18 +477,22 @@ class FailedFile:
     @cached_property
     def _file(self) -> BinaryIO:
         path = cast(Path, self.path)
-        last = b"\n"
+        line = b"\n"
         if path.is_file():
             # verbatim: a line may begin as if it were compressed
             with path.open("rb") as stream:
-                for last in stream:
-                    digest = blake2b(last.removesuffix(b"\n")).digest()
-                    self._earlier[digest] += 1
+                for line in stream:
+                    self._earlier.add(_digest(line.removesuffix(b"\n")))
         no_link = 0 if is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")
-        file.write(b"" if last.endswith(b"\n") else b"\n")
+        if not line.endswith(b"\n"):
+            file.write(b"\n")
         return file
+
+
+def _digest(line: bytes) -> bytes:
+    return blake2b(line).digest()
 
 
 def is_device(path: Path) -> bool:
@@ -518,38 +511,36 @@ def refuse_clashes(
 ) -> None:
     """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
     out = Location(output)
-    given = Location(source)
-    partial = (
-        f"{out.real}.partial" if out.local else "-"
-    )  # OUTPUT may be a link
-    if out.local and given.same(partial):
-        raise UsageError(
-            "is where OUTPUT is written until it is whole",
-            "rename it first",
-            place=source,
-        )
+    place_of_input = Location(source)
+    partial = "-"
+    if out.local:
+        partial = f"{out.real}.partial"  # OUTPUT may be a link
+        if place_of_input.same(partial):
+            raise UsageError(
+                "is where OUTPUT is written until it is whole",
+                "rename it first",
+                place=source,
+            )
     places = [out]
     if failed is not None:
         place = Location.of(failed)
-        other_kind = failed.name.endswith(
-            (".gz", ".zst", ".json", *_OTHER_ENDINGS)
-        )
-        if place.remote or failed.is_dir() or other_kind:
+        option = f"--set failed={place.public}"
+        endings = (".gz", ".zst", ".json", *_OTHER_ENDINGS)
+        if place.remote or failed.is_dir() or failed.name.endswith(endings):
             raise UsageError(
-                "give the name of a plain file of this machine",
-                place=f"--set failed={place.public}",
+                "give the name of a plain file of this machine", place=option
             )
-        others = (Location(other) for other in (source, output, partial))
-        if any(not other.stream and other.same(place.name) for other in others):
-            raise UsageError(
-                "is INPUT or OUTPUT",
-                "give it a file of its own",
-                place=f"--set failed={failed}",
-            )
+        for name in (source, output, partial):
+            if name != "-" and Location(name).same(place.name):
+                raise UsageError(
+                    "is INPUT or OUTPUT",
+                    "give it a file of its own",
+                    place=option,
+                )
         places.append(place)
-    if not given.many:
+    if not place_of_input.many:
         return
-    listing = given.listed()
+    listing = place_of_input.listed()
     for place in places:
         if not place.stream and listing.would_hold(place):
             raise UsageError(

@@ -151,10 +151,9 @@ class Source:
         self.events = events
         self.name = location.shown
         self.stack = stack
-        self.listing: Listing | None = (
-            location.listed() if location.many else None
-        )
-        if self.listing is not None:
+        self.listing: Listing | None = None
+        if location.many:
+            self.listing = location.listed()
             return
         self.stream = stack.enter_context(location.open())
         with reading(self.name):

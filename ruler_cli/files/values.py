@@ -120,8 +120,11 @@ def value_at(record: Any, path: Path) -> Any:
         if is_object(record):
             record = record.get(str(part))
             continue
-        listed = items(record)
         at = -1 if part == "-1" else part
-        known = isinstance(at, int) and at < len(listed)
-        record = listed[int(at)] if listed and known else None
+        if not isinstance(at, int):
+            return None
+        try:
+            record = items(record)[at]
+        except IndexError:
+            return None
     return record

@@ -36,10 +36,8 @@ def steps_of(path: str) -> Steps:
     """Read a path; UsageError if it is none."""
     steps: list[str] = []
     with suppress(ValueError):
-        steps += (
-            each or "." + (name or json.loads(quoted))
-            for each, quoted, name in _STEP.findall(path)
-        )
+        for members, quoted, name in _STEP.findall(path):
+            steps.append(members or "." + (name or json.loads(quoted)))
     many = any(step[0] != "." for step in steps)
     if _STEP.sub("", path) or not many or "{}" in steps[:-1]:
         raise UsageError(

@@ -6,7 +6,7 @@ Several records may be one rollout: the episodes of a trial, the files of a sess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,6 @@ from ruler_cli.files.values import (
     is_object,
     is_text,
     items,
-    json_value,
     lookup,
     objects,
     words,
@@ -39,7 +38,6 @@ from ruler_cli.messages.conversations import (
 from ruler_cli.messages.dialects import (
     call_turn,
     each_at,
-    is_langchain,
     normalize_message,
     result_turn,
 )
@@ -53,6 +51,12 @@ _SILENT = words(
     "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent"
 )
 _RESULTS = words("ToolCallExecutionEvent FunctionExecutionResultMessage")
+_AUTOGEN_ROLES = {
+    "SystemMessage": "system",
+    "UserMessage": "user",
+    "CodeExecutionEvent": "tool",
+    **dict.fromkeys(_RESULTS, "tool"),
+}
 _PATHS = "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages"
 """Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
 
@@ -61,124 +65,113 @@ def _listed(record: JsonObject) -> list[Any]:
     """The first list of messages, or of the state of one of AutoGen's agents; [] if there is none."""
     states = record.get("agent_states") or {}
     values = each_at(record, _PATHS)
-    values += [lookup(state, "message_thread") for state in states.values()]
+    for state in states.values():
+        values.append(lookup(state, "message_thread"))
     return first(filter(is_message_list, values)) or []
 
 
-def _read(turns_of: Callable[[Any], Any], record: JsonObject) -> Rollout:
-    """Read messages, each of which is turns."""
-    messages = _listed(record)
-    if not messages or not all(map(is_object, messages)):
-        raise UnreadableError("has no messages where its framework writes them")
-    return Rollout([turn for message in messages for turn in turns_of(message)])
+def _is_history(record: JsonObject, kind: str) -> bool:
+    first_message = _listed(record)[:1]
+    return KINDS[kind].is_made_of(first_message)
 
 
 def is_autogen_history(record: JsonObject) -> bool:
     """Return whether a record holds messages of AutoGen."""
-    return any(map(KINDS["autogen"].matches, _listed(record)[:1]))
+    return _is_history(record, "autogen")
 
 
 def is_langchain_history(record: JsonObject) -> bool:
     """Return whether a record holds messages of LangChain."""
-    langchain = any(map(is_langchain, _listed(record)[:1]))
-    return langchain and not is_autogen_history(record)
+    return _is_history(record, "langchain") and not is_autogen_history(record)
 
 
-def _autogen_turns(message: Turn) -> Iterator[Turn]:
-    kind, source, content = map(message.get, ("type", "source", "content"))
+def _read(turns_of: Callable[[Turn], Messages], record: JsonObject) -> Rollout:
+    """Read messages, each of which is turns."""
+    messages = _listed(record)
+    if not messages or not all(map(is_object, messages)):
+        raise UnreadableError("has no messages where its framework writes them")
+    turns = []
+    for message in messages:
+        turns += turns_of(message)
+    return Rollout(turns)
+
+
+def _autogen_turns(message: Turn) -> Messages:
+    kind, source, content, thought = each_at(
+        message, "type source content|result.output thought"
+    )
     if "role" in message:  # a line that could not be read
-        yield message
-    elif kind in _RESULTS:
-        for result in content or ():
-            yield result_turn(result.get("call_id"), result.get("content"))
-    elif kind == "CodeExecutionEvent":
-        yield new_turn("tool", lookup(message, "result.output"))
-    elif kind == "SystemMessage":
-        yield new_turn("system", content)
-    elif kind == "UserMessage" or str(source).casefold() in _USERS:
-        yield new_turn("user", content)
-    elif kind not in _SILENT:
-        thought = kind == "ThoughtEvent"
-        calls = objects(content)
-        called = calls == content and all(
-            holds(c, "name arguments") for c in calls
-        )
-        yield new_turn(
-            "assistant",
-            None if called or thought else content,
-            name=source,
-            tool_calls=calls if called else None,
-            reasoning_content=content if thought else message.get("thought"),
-        )
+        return [message]
+    if kind in _SILENT:
+        return []
+    if kind in _RESULTS and objects(content) == content:
+        results = [each_at(result, "call_id content") for result in content]
+        return [result_turn(*result) for result in results]
+    role = _AUTOGEN_ROLES.get(str(kind))
+    if role is None and str(source).casefold() in _USERS:
+        role = "user"
+    if role is not None:
+        return [new_turn(role, content)]
+    calls = []
+    for call in objects(content):
+        if holds(call, "name arguments"):
+            calls.append(call)
+    if kind == "ThoughtEvent":
+        thought = content
+    if calls == content or kind == "ThoughtEvent":
+        content = None
+    more = {"tool_calls": calls, "reasoning_content": thought}
+    return [new_turn("assistant", content, name=source, **more)]
 
 
 read_autogen = partial(_read, _autogen_turns)
 read_langchain = partial(_read, normalize_message)
 
 
-def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
-    """Gemini's content as messages: its text and calls, then the result of each call."""
-    content = content or {}
-    text = content if is_text(content) else content.get("content")
-    if is_text(text):  # trpc-agent-go
-        yield new_turn(role, text)
-    else:
-        parts = content.get("parts") or []
-        yield from content_turns(new_turn(role, None, name=name, parts=parts))
-
-
-def _events(events: Iterable[Any]) -> Iterator[Turn]:
-    """The events of a session; their contents may all be JSON text, as in a data base."""
-    listed = objects(events)
-    contents = [event["content"] for event in listed if event.get("content")]
-    decoded = [json_value(content) for content in contents if is_text(content)]
-    parts = [content for content in decoded if items(lookup(content, "parts"))]
-    if len(parts) == len(contents):
-        listed = [
-            {**e, "content": json_value(e.get("content"))} for e in listed
-        ]
-    for event in listed:
+def read_session(record: JsonObject) -> Rollout:
+    """Read a session of ADK, where a tool's result has the role of the user."""
+    turns: Messages = []
+    for event in objects(record["events"]):
+        author = event.get("author")
+        by_user = author == "user"
+        turn = new_turn("user" if by_user else "assistant", None)
+        if not by_user:
+            turn["name"] = author
+        parts = lookup(event, "content.parts")
+        # a partial event is a piece of a later one
         if event.get("partial"):
             continue
-        author, content = map(event.get, ("author", "content"))
-        by = ("user",) if author == "user" else ("assistant", author)
-        if is_object(content):
-            yield from _content(content, *by)
+        if parts:
+            turns += content_turns({**turn, "parts": parts})
         if error := pick(event, "error_message") or pick(event, "error_code"):
-            yield new_turn("error", error)
-
-
-def read_session(record: JsonObject) -> Rollout:
-    """Read a session of ADK."""
-    return Rollout([*_events(record["events"])])
+            turns.append(new_turn("error", error))
+    return Rollout(turns)
 
 
 _REPEATED = ("thought", "action")
+"""Members of a message that its calls say once more."""
 
 
 def read_swe_agent(record: JsonObject) -> Rollout:
     """Read a trajectory of SWE-agent, without its demonstrations."""
-    messages = []
     if not record["history"]:
         raise UnreadableError(
             "has no messages in `history` (the run was stopped before its first step)"
         )
+    messages = []
     for message in check_messages(record["history"], "history"):
-        answers = message.get("role") == "tool"
-        turn = (
-            {"tool_call_id": lookup(message, "tool_call_ids.0")}
-            if answers
-            else {}
-        )
-        turn |= message
-        if turn.get("tool_calls"):  # which `thought` and `action` say once more
-            turn = {key: turn[key] for key in turn if key not in _REPEATED}
-        if not turn.get("is_demo"):
+        turn = {**message}
+        if message.get("role") == "tool":
+            turn.setdefault("tool_call_id", lookup(message, "tool_call_ids.0"))
+        if message.get("tool_calls"):
+            for name in _REPEATED:
+                turn.pop(name, None)
+        if not message.get("is_demo"):
             messages.append(turn)
-    last = messages[-1] if messages else {}
     seen = lookup(record, "trajectory.-1.observation")
-    if last.get("role") == "assistant" and is_text(seen) and seen.strip():
-        messages.append(result_turn(lookup(last, "tool_calls.0.id"), seen))
+    role, call = each_at(messages, "-1.role -1.tool_calls.0.id")
+    if role == "assistant" and is_text(seen) and seen.strip():
+        messages.append(result_turn(call, seen))
     return Rollout(with_submission(record, messages))
 
 
@@ -187,62 +180,57 @@ _RESOLVED = words(
 )
 _NO_TURNS = words("agent_state_changed change_agent_state null recall")
 _METADATA = words(
-    "thought content hidden blocking confirmation_state security_risk is_input"
+    "thought hidden blocking confirmation_state security_risk is_input"
 )
 """Members of an action's `args` that are no arguments of the call."""
 
 
 def read_openhands(record: JsonObject) -> Rollout:
     """Read an output of OpenHands, or the events of a conversation."""
-    listed = (
-        record["events"] if "events" in record else items(record.get("history"))
-    )
-    messages = [
-        turn
-        for item in listed
-        for event in objects(item if is_list(item) else [item])
-        for turn in _openhands_turns(event)
-    ]
-    if not messages or ("events" in record and len(listed) < 2):
+    listed = items(first_at(record, "events", "history"))
+    messages: Messages = []
+    for item in listed:
+        # older files hold pairs of an action and what was seen
+        events = item if is_list(item) else [item]
+        for event in objects(events):
+            messages += _openhands_turns(event)
+    is_one = "events" in record and len(listed) < 2
+    if is_one or not messages:
         raise UnreadableError(
             "has no events of a whole conversation, as after a crash; join files of one event each: "
             "jq -cs '{events: .}' events/*.json"
         )
     task = record.get("instruction")
-    asked = any(message["role"] in ("user", "system") for message in messages)
-    if is_text(task) and not asked:
+    roles = {message["role"] for message in messages}
+    if is_text(task) and roles.isdisjoint(("user", "system")):
         messages.insert(0, new_turn("user", task))
-    return Rollout(
-        with_submission(record, messages), outcome=first_at(record, *_RESOLVED)
-    )
+    outcome = first_at(record, *_RESOLVED)
+    return Rollout(with_submission(record, messages), outcome=outcome)
 
 
-def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
-    """An event as a message; nothing for a change of state."""
-    action = event.get("action")
+def _openhands_turns(event: JsonObject) -> Messages:
+    """Return an event as messages; none for a change of state."""
     if "kind" in event:
-        yield from _sdk_turns(event)
-    elif event.get("observation", action) in _NO_TURNS:
-        return
-    elif "observation" in event:
-        yield result_turn(str(event.get("cause")), event.get("content"))
-    elif "action" in event:
-        args = event["args"] if is_object(event.get("args")) else {}
-        content = args.get("content")
-        if action in ("message", "system"):
-            speaker = "user" if event.get("source") == "user" else "assistant"
-            role = "system" if action == "system" else speaker
-            yield new_turn(role, content or event.get("message"))
-            return
-        arguments = {
-            name: value
-            for name, value in args.items()
-            if name not in _METADATA and value not in (None, "", False)
-        }
-        if content:  # the text of a `write`
-            arguments["content"] = content
-        turn = call_turn(str(event.get("id")), action, arguments)
-        yield {**turn, "content": args.get("thought") or None}
+        return [*_sdk_turns(event)]
+    action, source, args, thought = each_at(
+        event, "action source args args.thought"
+    )
+    content, seen = each_at(event, "args.content|message content")
+    if event.get("observation", action) in (*_NO_TURNS, None):
+        return []
+    if "observation" in event:
+        return [result_turn(str(event.get("cause")), seen)]
+    if action == "system":
+        return [new_turn("system", content)]
+    if action == "message":
+        by_user = source == "user"
+        return [new_turn("user" if by_user else "assistant", content)]
+    arguments = {}
+    for name, value in args.items() if is_object(args) else ():
+        if name not in _METADATA and value not in (None, "", False):
+            arguments[name] = value
+    turn = call_turn(str(event.get("id")), action, arguments)
+    return [turn | {"content": thought or None}]
 
 
 def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
@@ -256,17 +244,7 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
             content = _with_extension(message.get("content"), event)
             yield {"role": speaker, **message, "content": content}
         case "ActionEvent":
-            *call, done, thought, reasoning, blocks = each_at(event, _ACTION)
-            if is_object(done):
-                call[-1] = {
-                    name: value
-                    for name, value in done.items()
-                    if name != "kind" and value is not None
-                }
-            parts = [*items(blocks), *items(thought)]
-            content = thought if reasoning or not parts else parts
-            spoken = {"content": content, "reasoning_content": reasoning}
-            yield call_turn(*call) | spoken
+            yield _sdk_action(event)
         case "ACPToolCallEvent":
             yield call_turn(*each_at(event, "tool_call_id title raw_input"))
             yield result_turn(*each_at(event, "tool_call_id raw_output"))
@@ -275,6 +253,21 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
             yield result_turn(identity, _with_extension(seen, event))
         case "ConversationErrorEvent":
             yield new_turn("error", first_at(event, "detail", "code"))
+
+
+def _sdk_action(event: JsonObject) -> Turn:
+    """Return an action: what the agent thought, said and called."""
+    *call, done, thought, reasoning, blocks = each_at(event, _ACTION)
+    if is_object(done):
+        arguments = {}
+        for name, value in done.items():
+            if name != "kind" and value is not None:
+                arguments[name] = value
+        call[-1] = arguments
+    parts = [*items(blocks), *items(thought)]
+    content = thought if reasoning or not parts else parts
+    spoken = {"content": content, "reasoning_content": reasoning}
+    return call_turn(*call) | spoken
 
 
 _ACTION = "tool_call_id tool_name tool_call.arguments action thought reasoning_content thinking_blocks"
@@ -294,10 +287,10 @@ def _with_extension(content: Any, event: JsonObject) -> Any:
 def read_prediction(record: JsonObject) -> Rollout:
     """Read a prediction of SWE-bench."""
     prompt = prompt_turns(record.get("text"), "text")
-    for text in map(record.get, ("full_output", "model_patch")):
+    for text in each_at(record, "full_output model_patch"):
         if is_text(text) and text.strip():
-            answer = with_submission(record, [new_turn("assistant", text)])
-            return Rollout([*prompt, *answer])
+            answer = [new_turn("assistant", text)]
+            return Rollout([*prompt, *with_submission(record, answer)])
     nothing = "has no patch in `model_patch`: nothing was handed in"
     return Rollout(prompt, error=nothing)
 
@@ -307,25 +300,20 @@ def is_atif(record: JsonObject) -> bool:
     return str(record.get("schema_version")).startswith("ATIF-v")
 
 
-def is_mini_swe_agent(record: JsonObject) -> bool:
-    """Return whether a record is a trajectory of mini-swe-agent, of any version."""
-    return str(record.get("trajectory_format")).startswith("mini-swe-agent")
-
-
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
     further = tuple(
         map(_atif_turns, objects(record.get("subagent_trajectories")))
     )
     tools = lookup(record, "agent.tool_definitions")
-    copied = any(
-        step.get("is_copied_context") for step in objects(record.get("steps"))
-    )
+    steps = objects(record.get("steps"))
+    copied = any(step.get("is_copied_context") for step in steps)
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     member = session if part and is_text(session) else None
-    return Rollout(_atif_turns(record), (), further, tools, member=member)
+    turns = _atif_turns(record)
+    return Rollout(turns, histories=further, tools=tools, member=member)
 
 
 _ATIF_ROLES = {"agent": "assistant", "system": "system"}
@@ -334,27 +322,22 @@ _ATIF_CALL = "tool_call_id function_name arguments"
 
 def _atif_turns(record: JsonObject) -> Messages:
     """Return each step's message with its calls, and their results."""
-    out = []
+    turns = []
     for step in list_field(record, "steps"):
         role = _ATIF_ROLES.get(str(step.get("source")), "user")
-        calls = [
-            call_turn(*each_at(call, _ATIF_CALL))["tool_calls"][0]
-            if is_object(call)
-            else call
-            for call in items(step.get("tool_calls"))
-        ]
+        calls = []
+        for call in items(step.get("tool_calls")):
+            identity, name, arguments = each_at(call, _ATIF_CALL)
+            calls += call_turn(identity, name, arguments)["tool_calls"]
         text, thought = each_at(step, "message reasoning_content")
-        out.append(
-            new_turn(role, text, reasoning_content=thought, tool_calls=calls)
-        )
+        more = {"reasoning_content": thought, "tool_calls": calls}
+        turns.append(new_turn(role, text, **more))
         for result in objects(lookup(step, "observation.results")):
-            turn = result_turn(*each_at(result, "source_call_id content"))
-            if turn["content"] is None and result.get(
-                "subagent_trajectory_ref"
-            ):
-                turn["content"] = "(a sub-agent's work)"
-            out.append(turn)
-    return out
+            identity, content = each_at(result, "source_call_id content")
+            if content is None and result.get("subagent_trajectory_ref"):
+                content = "(a sub-agent's work)"
+            turns.append(result_turn(identity, content))
+    return turns
 
 
 def read_trial(record: JsonObject) -> Rollout:

@@ -54,23 +54,26 @@ def annotate(
         whole = read_object(raw)
         changes = writer.in_lists(_Object(raw, whole), annotated)
         if group:
-            changes["ruler"] = (
-                group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
-            )
+            rollouts = changes["ruler"]
+            changes["ruler"] = b'%s, "rollouts": %s}' % (group[:-1], rollouts)
         patches.put(whole, changes)
         return patches.apply()
     # one pass over the record: rollouts are items of one of its lists, or the record itself
-    lists: dict[str, ListItems] = {
-        str(rollout.path[0]): [] for rollout, _ in annotated if rollout.path
-    }
+    lists: dict[str, ListItems] = {}
+    for rollout, _ in annotated:
+        for key in rollout.path[:1]:
+            lists[str(key)] = []
     whole = read_object(raw, 0, lists)
     for rollout, annotation in annotated:
-        path = rollout.path
-        spans = lists[str(path[0])][int(path[1])] if path else whole
+        spans: Any = whole
+        if rollout.path:
+            key, number, *_ = rollout.path
+            spans = lists[str(key)][int(number)]
         # a rollout that is not an object cannot be annotated; the group's part counts it
         if isinstance(spans, ObjectSpans):
             trajectory = _Object(raw, spans)
-            patches.put(spans, writer.changes(trajectory, rollout, annotation))
+            new = writer.changes(trajectory, rollout, annotation)
+            patches.put(spans, new)
     if group:
         patches.put(whole, {"ruler": group})
     return patches.apply()
@@ -99,7 +102,7 @@ def _set(
 
 
 def _list_of(values: Sequence[bytes]) -> bytes:
-    return b"[" + b", ".join(values) + b"]"
+    return b"[%s]" % b", ".join(values)
 
 
 def _stated(value: bytes | None) -> bytes | None:
@@ -135,11 +138,13 @@ class _Rewards:
 
     def beside(self, annotation: Annotation) -> bytes:
         """The `ruler` object; the first reward's own bytes are its last member."""
-        ours = dump_escaped(annotation).removesuffix(b"}")
-        path = dump(self.path)
+        members = dump_escaped(annotation).removesuffix(b"}")
         return b'%s,"reward_path":%s,"rewards":%s,"%s":%s}' % (
-            *(ours, path, self.others),
-            *(ORIGINAL.encode(), _strict(self.first) or b"null"),
+            members,
+            dump(self.path),
+            self.others,
+            ORIGINAL.encode(),
+            _strict(self.first) or b"null",
         )
 
 
@@ -248,33 +253,38 @@ class _Writer:
             if original is None:
                 continue
             before = parse(earlier)
-            kept = items(before.get("rewards"))
-            others = (kept and _bytes_at(earlier, ("rewards",))) or b"[]"
+            others = b"[]"
+            if items(before.get("rewards")):
+                others = _bytes_at(earlier, ("rewards",)) or others
             at = form.original_in(before, parse_value(now or b"null"))
             reward = now
             if at is not None:
                 place = ("rewards", at, "value") if at >= 0 else (ORIGINAL,)
                 reward = _stated(_bytes_at(earlier, place))
             elif path and not form.elsewhere:
-                entry = (
-                    dump({"path": path})[:-1]
-                    + b',"value":'
-                    + (_strict(now) or b"null")
+                between = b"" if others == b"[]" else b","
+                others = b'%s%s{"path":%s,"value":%s}]' % (
+                    others[:-1],
+                    between,
+                    dump(path),
+                    _strict(now) or b"null",
                 )
-                others = others[:-1] + b"," * bool(kept) + entry + b"}]"
             named = before.get("reward_path")
             if not is_text(named):  # older files do not say
                 named = path if at == -1 else ""
-            return _Rewards(_stated(original) or reward, reward, named, others)
+            first_reward = _stated(original) or reward
+            return _Rewards(first_reward, reward, named, others)
         return _Rewards(now, now, path)
 
     def _reward(self, annotation: Annotation, original: bytes | None) -> bytes:
         """The new value of the reward field; empty if the field is taken out."""
         form = self.form
-        if (score := annotation.get("score")) is not None:
+        score = annotation.get("score")
+        if score is not None:
             return form.written.replace(b"%s", dump(score))
-        kept = None if self.on_failure == "null" or form.elsewhere else original
-        return kept or form.lost
+        if self.on_failure == "null" or form.elsewhere:
+            return form.lost
+        return original or form.lost
 
     def _scored(
         self,
@@ -301,9 +311,12 @@ class _Writer:
         made = old in (None, b"null") and any(metrics.values())
         if made or inner_object(old):
             changes.setdefault("metrics", {}).update(metrics)
-        explanation = _LOG + str(annotation.get("explanation", ""))
-        line = None if score is None else dump_escaped(explanation)
-        return {**changes, "logs": _with_line(members.value("logs"), line)}
+        line = None
+        if score is not None:
+            explanation = annotation.get("explanation", "")
+            line = dump_escaped(f"{_LOG}{explanation}")
+        logs = _with_line(members.value("logs"), line)
+        return {**changes, "logs": logs}
 
 
 def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:
@@ -313,10 +326,12 @@ def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:
     if old[:1] != b"[":
         return old
     spans = read_array(old, 0)
-    ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
+    mark = dump(_LOG)[:-1]
+    is_ours = [old.startswith(mark, start) for start, _ in spans]
     patches = Patches(old)
-    patches.drop(spans, ours)
+    patches.drop(spans, is_ours)
     if line:
         behind = spans[-1][1] if spans else 1
-        patches.replace(behind, behind, (b"" if all(ours) else b", ") + line)
+        between = b"" if all(is_ours) else b", "
+        patches.replace(behind, behind, between + line)
     return patches.apply()

@@ -28,6 +28,7 @@ from ruler_cli.files.values import (
     first_at,
     is_list,
     is_message_list,
+    is_object,
     is_text,
     items,
     lookup,
@@ -71,7 +72,8 @@ from ruler_cli.types import Path, Rollout
 def with_member(record: JsonObject, rollout: Rollout) -> Rollout:
     """Name the rollout of an answer of lm-eval, by its number and text: each filter repeats it on a line."""
     i = int(rollout.places[0][1])
-    return replace(rollout, member=hashed_key(str(i), record["resps"][0][i]))
+    answer = record["resps"][0][i]
+    return replace(rollout, member=hashed_key(str(i), answer))
 
 
 _ARGUMENTS = ("arguments.gen_args_0.arg_0", "arguments.0.0")
@@ -87,11 +89,16 @@ def lm_eval_key(record: JsonObject) -> str | None:
 
 def _list_path(record: JsonObject) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
-    lists = [
-        n for n in ANSWER_LISTS if n != "choices" and is_list(record.get(n))
-    ]
-    lists += [name for name in ANSWERS if is_text_list(record.get(name))]
-    return answers_path(record) or tuple(lists[:1])
+    path = answers_path(record)
+    if path:
+        return path
+    for name in ANSWER_LISTS:
+        if name != "choices" and is_list(record.get(name)):
+            return (name,)
+    for name in ANSWERS:
+        if is_text_list(record.get(name)):
+            return (name,)
+    return ()
 
 
 def is_group(record: JsonObject) -> bool:
@@ -99,8 +106,9 @@ def is_group(record: JsonObject) -> bool:
     if "messages" in record:
         return bool(answers_path(record))
     answers = value_at(record, _list_path(record))
-    prompted = prompt_field(record) is not None
-    return prompted and is_list(answers) and all(map(is_answer, answers))
+    if prompt_field(record) is None or not is_list(answers):
+        return False
+    return all(map(is_answer, answers))
 
 
 def read_group(record: JsonObject) -> Rollouts:
@@ -110,10 +118,11 @@ def read_group(record: JsonObject) -> Rollouts:
         raise UnreadableError(
             f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)"
         )
-    if (stated := record.get("messages")) is not None:
-        prompt = chat_turns(stated, "messages")
-    else:
+    stated = record.get("messages")
+    if stated is None:
         prompt = task_turns(record, prompt_field(record))
+    else:
+        prompt = chat_turns(stated, "messages")
 
     def read(answer: Any) -> Rollout:
         return make_rollout(prompt, answer_turns(answer, "answer"))
@@ -125,17 +134,23 @@ def read_group(record: JsonObject) -> Rollouts:
 
 def _answer_field(record: JsonObject) -> str | None:
     """Return the field with the answer to a prompt; None if there is none."""
-    names = [n for n in ANSWERS if n in record and is_answer(record[n])]
+    names = []
+    for name in ANSWERS:
+        if name in record and is_answer(record[name]):
+            names.append(name)
+            if record[name] is not None:
+                return name
     asked = not names and prompt_field(record) == "question"
     if asked and is_text(record.get("answer")):
         return "answer"
-    return first(n for n in names if record[n] is not None) or first(names)
+    return first(names)
 
 
 def is_pair(record: JsonObject) -> bool:
     """Return whether a record has a prompt and one answer, and is not a whole conversation."""
-    named = None not in (prompt_field(record), _answer_field(record))
-    return named and not answers_path(record)
+    if prompt_field(record) is None or _answer_field(record) is None:
+        return False
+    return not answers_path(record)
 
 
 _RETRIEVED = words(
@@ -151,19 +166,19 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt = task_turns(record, prompt_field(record))
     retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
-    context = [new_turn("context", retrieved)] if retrieved else []
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
     answer = answer_turns(record[name], name, as_json=as_json)
     answer = with_calls(record, answer)
     label = record.get("label")
-    tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    rollout = make_rollout(
-        prompt, [*context, *answer], tools=tools, outcome=outcome
-    )
-    return replace(rollout, prompt_length=len(prompt)) if context else rollout
+    tools = tools_of(record)
+    if not retrieved:
+        return make_rollout(prompt, answer, tools=tools, outcome=outcome)
+    answer = [new_turn("context", retrieved), *answer]
+    rollout = make_rollout(prompt, answer, tools=tools, outcome=outcome)
+    return replace(rollout, prompt_length=len(prompt))
 
 
 def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
@@ -179,14 +194,18 @@ _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
 
 def turns_field(record: JsonObject) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
-    turns = (name for name in _TURN_LISTS if _are_turns(record.get(name)))
+    for name in _TURN_LISTS:
+        if _are_turns(record.get(name)):
+            return name
     names = ("text", *_TURN_LISTS)
-    return first(turns) or first(n for n in names if dialogue(record.get(n)))
+    return first(name for name in names if dialogue(record.get(name)))
 
 
 def _are_turns(value: Any) -> bool:
-    messages = is_message_list(value) and {"role", "content"} <= value[0].keys()
-    return bool(messages or json_messages(value) or named_turns(items(value)))
+    first_turn = first(items(value))
+    if is_object(first_turn) and {"role", "content"} <= first_turn.keys():
+        return True
+    return bool(json_messages(value) or named_turns(items(value)))
 
 
 def read_turns(record: JsonObject) -> Rollout:
@@ -250,10 +269,11 @@ def read_preference(record: JsonObject) -> Rollouts:
     sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)
     all_texts = all(map(is_text, sides))
+    dialogues = []
     # two whole dialogues (HH-RLHF) hold the prompt
     whole = all_texts and names in _PREFERRED
-    held = whole and all(text_of(turn) in sides[0] for turn in prompt)
-    dialogues = dialogue_pair(sides) if held else []
+    if whole and all(text_of(turn) in sides[0] for turn in prompt):
+        dialogues = dialogue_pair(sides)
     as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
@@ -269,11 +289,10 @@ def read_preference(record: JsonObject) -> Rollouts:
         if _is_whole(answer):
             shown = []
             judged = record.get("turn")
-            asked = sum(message.get("role") == "user" for message in answer)
-            if type(judged) is int and asked > judged:
-                outcome = (
-                    None  # it goes on after the turn that was judged (MT-bench)
-                )
+            asked = [turn for turn in answer if turn.get("role") == "user"]
+            if type(judged) is int and len(asked) > judged:
+                # it goes on after the turn that was judged (MT-bench)
+                outcome = None
         return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
@@ -315,14 +334,16 @@ def _is_whole(answer: Any) -> bool:
 
 def _best(record: JsonObject, names: Names) -> str | None:
     """The name of the answer that won; None for a draw, and for a label whose meaning is not known."""
-    for field, left, right, *figures in map(str.split, _LABELS):
+    for label in _LABELS:
+        field, left, right, *figures = label.split()
         draw, most = map(float, figures)
         value: Any = record.get(field)
-        is_graded = {left, right} == {*names} and isinstance(value, int | float)
-        if is_graded and 0 < abs(value - draw) <= most:
+        if {left, right} != {*names} or not isinstance(value, int | float):
+            continue
+        if 0 < abs(value - draw) <= most:
             return right if value > draw else left
-    for label in filter(is_text, map(record.get, _WINNERS)):
-        named = [name for name in names if _is_named(label, name, record)]
+    for text in filter(is_text, map(record.get, _WINNERS)):
+        named = [name for name in names if _is_named(text, name, record)]
         if len(named) == 1:
             return named[0]
     return None
@@ -337,21 +358,23 @@ def _is_named(
     end = name[-1].casefold()
     if label == record.get(f"model_{end}"):
         return True
-    text = "".join(filter(str.isalnum, label.casefold().partition(">")[0]))
-    return text in [noun + end for noun in _NOUNS] or (
-        text == end and end.isalpha()
-    )
+    winner, *_ = label.casefold().split(">")
+    text = "".join(filter(str.isalnum, winner))
+    if text == end:
+        return end.isalpha()
+    return text in [noun + end for noun in _NOUNS]
 
 
 def is_preference(record: JsonObject) -> bool:
     """Return whether a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [*map(record.get, names)]
-    is_known = all(
-        isinstance(v, str | dict | None) or is_message_list(v) for v in values
-    )
-    if not any(values) or not is_known:
+    if not any(values):
         return False
+    for value in values:
+        is_known = isinstance(value, str | dict | None)
+        if not is_known and not is_message_list(value):
+            return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))
 

@@ -66,8 +66,10 @@ from ruler_cli.types import Path, Rollout, printable
 def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
     tools = json_value(trajectory.get("tools"), text=True)
-    others = (lookup(trajectory, path) for path in TOOLS)
-    return first(filter(is_list, others)) if tools is None else tools
+    if tools is not None:
+        return tools
+    others = [lookup(trajectory, path) for path in TOOLS]
+    return first(filter(is_list, others))
 
 
 def task_messages(rollout: Rollout) -> Messages:
@@ -83,12 +85,16 @@ def task_messages(rollout: Rollout) -> Messages:
         return messages[:begin]
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    by_user = all(turn.get("role") in USER_ROLES for turn in task)
-    return task if by_user else []
+    for turn in task:
+        if turn.get("role") not in USER_ROLES:
+            return []
+    return task
 
 
 def paths_named(
-    record: JsonObject, named: frozenset[str], deepest: int = 3
+    record: JsonObject,
+    named: frozenset[str],
+    deepest: int = 3,
 ) -> Iterator[str]:
     """Yield the paths of fields with one of these words in their names, also inside objects."""
     for key, value in record.items():
@@ -111,10 +117,8 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
         return None
     if any(map(is_agent, behind)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = dict.fromkeys(
-        str(message.get("role")) for message in rollout.messages
-    )
-    names = printable(", ".join(roles), 200)
+    roles = [str(message.get("role")) for message in rollout.messages]
+    names = printable(", ".join(dict.fromkeys(roles)), 200)
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
@@ -132,7 +136,12 @@ _TEXTS = words(
 _PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
-def answer_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
+def answer_turns(
+    value: Any,
+    where: str,
+    *,
+    as_json: bool = False,
+) -> Messages:
     """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages.
 
     A text, also an empty one, is its turn; UnreadableError for null.
@@ -158,35 +167,52 @@ def find_answer(value: Any, where: str) -> Messages | None:
         return [new_turn("assistant", value)]
     if is_object(value) and is_list(value.get("parts")):
         value = {"role": "assistant", **value}
-    if turns := named_turns([value] if is_object(value) else items(value)):
+    listed = [value] if is_object(value) else items(value)
+    if turns := named_turns(listed):
         return turns
-    if is_list(value) and value:
-        if all(lookup(m, "type") in _PARTS and "role" not in m for m in value):
-            return [new_turn("assistant", value)]
-        if all(is_object(m) and {"role", "type"} & m.keys() for m in value):
-            return check_messages(value, where)
-        if len(value) == 1:
-            return find_answer(value[0], f"{where}[0]")
-        if not all(map(is_answer, value)):
-            return None
-        raise UnreadableError(
-            f"has {len(value)} answers in `{where}` where one conversation should end; write a rollout for each"
-        )
-    if not is_object(value):
+    if is_object(value):
+        return _answer_in(value, where)
+    if not listed:
         return None
+    if all(map(_is_part, listed)):
+        return [new_turn("assistant", listed)]
+    if all(map(_is_turn, listed)):
+        return check_messages(listed, where)
+    if len(listed) == 1:
+        return find_answer(listed[0], f"{where}[0]")
+    if all(map(is_answer, listed)):
+        raise UnreadableError(
+            f"has {len(listed)} answers in `{where}` where one conversation should end; write a rollout for each"
+        )
+    return None
+
+
+def _is_part(value: Any) -> bool:
+    return lookup(value, "type") in _PARTS and "role" not in value
+
+
+def _is_turn(value: Any) -> bool:
+    return is_object(value) and bool({"role", "type"} & value.keys())
+
+
+def _answer_in(value: JsonObject, where: str) -> Messages | None:
+    """Return the one answer in a message or an API's response; None if it holds none."""
     if is_text(value.get("role")):
         return check_messages([value], where)
     # a list at `content` is of parts
-    held = [*map(value.get, _HOLDERS), *objects([value.get("content")])]
+    held = [value.get(name) for name in _HOLDERS]
+    held += objects([value.get("content")])
     for inner in held:
-        if isinstance(inner, dict | list) and (
-            answer := find_answer(inner, where)
-        ):
+        is_text_alone = not isinstance(inner, dict | list)
+        answer = None if is_text_alone else find_answer(inner, where)
+        if answer:
             return answer
-    stated = map(value.get, _TEXTS)
-    content = first(text for text in stated if is_text(text) or items(text))
-    more = {key: value[key] for key in CONTENTS[1:] if value.get(key)}
-    if content is None and not more:
+    content = None
+    for name in reversed(_TEXTS):
+        text = value.get(name)
+        content = text if is_text(text) or items(text) else content
+    more = {name: value.get(name) for name in CONTENTS[1:]}
+    if content is None and not any(more.values()):
         return None
     return [new_turn("assistant", content, **more)]
 
@@ -232,14 +258,16 @@ def prompt_size(conversation: Messages, whole: Messages) -> int | None:
     user's turn, earlier turns of the agent are examples or the history of a chat.
     """
     size = len(conversation)
-    replied = first_agent_turn(conversation) < size < len(whole)
-    return (
-        size if replied and conversation[-1].get("role") in USER_ROLES else None
-    )
+    if not first_agent_turn(conversation) < size < len(whole):
+        return None
+    return size if conversation[-1].get("role") in USER_ROLES else None
 
 
 def read_conversation(
-    record: JsonObject, conversation: Messages, path: Path = (), **fields: Any
+    record: JsonObject,
+    conversation: Messages,
+    path: Path = (),
+    **fields: Any,
 ) -> Rollout:
     """Read a conversation with what stands beside it: the system prompt, the answer, the submitted work, the tools."""
     conversation = with_system(record, conversation)
@@ -254,17 +282,20 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
 
     `least` is the smallest number of answers.
     """
-    names = (*ANSWER_LISTS, *ANSWERS)
-    paths = (path for name in names for path in ((name,), (name, "choices")))
     if is_reply(lookup(json_value(record.get("messages")), "-1")):
         return ()
-    return (
-        first(path for path in paths if _is_answer_list(record, path, least))
-        or ()
-    )
+    for name in (*ANSWER_LISTS, *ANSWERS):
+        for path in ((name,), (name, "choices")):
+            if _is_answer_list(record, path, least):
+                return path
+    return ()
 
 
-def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
+def _is_answer_list(
+    record: JsonObject,
+    path: Path,
+    least: int,
+) -> bool:
     values = items(value_at(record, path))
     inside = objects(values)
     if len(values) < least or not all(map(is_answer, values)):
@@ -272,10 +303,7 @@ def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
     if path[-1] == "choices":
         return inside == values
     # a list of messages under a name for one answer is one conversation
-    listed = path[-1] in ANSWER_LISTS
-    return listed or not any(
-        {"role", "type"} & value.keys() for value in inside
-    )
+    return path[-1] in ANSWER_LISTS or not any(map(_is_turn, inside))
 
 
 def read_or_error(
@@ -291,7 +319,11 @@ def read_or_error(
         return Rollout([], path, error=str(error), **fields)
 
 
-def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
+def make_rollout(
+    prompt: Messages,
+    answer: Messages,
+    **fields: Any,
+) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
     size = len(prompt)
     length = size if first_agent_turn(prompt) < size else None
@@ -300,9 +332,11 @@ def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
 
 def with_submission(record: JsonObject, messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
-    for text in filter(is_text, (lookup(record, path) for path in SUBMISSIONS)):
-        bare = text.strip()
-        if bare and not any(bare in text_of(message) for message in messages):
+    for path in SUBMISSIONS:
+        text = lookup(record, path)
+        bare = text.strip() if is_text(text) else ""
+        spoken = [text_of(message) for message in messages]
+        if bare and not any(bare in whole for whole in spoken):
             messages = [*messages, new_turn("submission", text)]
     return messages
 
@@ -326,7 +360,8 @@ def prompt_at(record: JsonObject, paths: Names) -> Messages:
 def prompt_field(record: JsonObject) -> str | None:
     """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
     present = [name for name in PROMPTS if is_prompt(record.get(name))]
-    return first([*filter(record.get, present), *present])
+    stated = filter(record.get, present)
+    return first([*stated, *present])
 
 
 def task_turns(record: JsonObject, name: str | None) -> Messages:
@@ -341,26 +376,29 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
         names = ("input", "context") if name == "instruction" else ("context",)
         texts = filter(is_text, map(record.get, names))
-        context = first(filter(str.strip, texts)) or ""
-        if context not in value:
-            value = "\n\n".join(filter(None, (value, context)))
+        context = first(filter(str.strip, texts))
+        if context and context not in value:
+            value = f"{value}\n\n{context}" if value else context
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
     pairs = [*map(items, items(history))]
-    if pairs and all(pairs):
-        turns = (
-            turn
-            for pair in pairs
-            for turn in map(new_turn, ("user", "assistant"), pair)
-        )
-        earlier = [turn for turn in turns if turn["content"] is not None]
-    else:
+    if not pairs or not all(pairs):
         earlier = prompt_turns(history, "history")
-    return with_system(record, [*earlier, *prompt_turns(value, name)])
+        return with_system(record, [*earlier, *prompt_turns(value, name)])
+    turns = []
+    for pair in pairs:
+        for role, text in zip(("user", "assistant"), pair, strict=False):
+            if text is not None:
+                turns.append(new_turn(role, text))
+    return with_system(record, [*turns, *prompt_turns(value, name)])
 
 
-def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
+def with_prompt(
+    rollout: Rollout,
+    value: Any,
+    path: str,
+) -> Rollout:
     """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
 
     A conversation that begins with the task stays as it is. The rollout gets an error if the task is empty.
@@ -374,17 +412,21 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
-    start = 0 if is_system(turns[0]) else len([*takewhile(is_system, messages)])
+    start = 0
+    if not is_system(turns[0]):
+        start = len([*takewhile(is_system, messages)])
     asked = [*map(text_of, turns)]
     spoken = [*map(text_of, messages)]
     count = len(asked)
     begin = first_agent_turn(messages)
-    held = count == 1 and any(asked[0] in text for text in spoken[:begin])
-    if held or asked == spoken[start : start + count]:
+    held = [text for text in spoken[:begin] if asked[0] in text]
+    if (held and count == 1) or asked == spoken[start : start + count]:
         return rollout
     size = rollout.prompt_length
     if size is None and first_agent_turn(turns) < count:
         size = max(begin, start)
-    size = None if size is None else size + count
-    messages = [*messages[:start], *turns, *messages[start:]]
-    return replace(rollout, messages=messages, prompt_length=size)
+    return replace(
+        rollout,
+        messages=[*messages[:start], *turns, *messages[start:]],
+        prompt_length=None if size is None else size + count,
+    )

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, cycle
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    first,
     first_at,
     is_list,
-    is_message_list,
     is_object,
     is_text,
     items,
@@ -41,7 +38,7 @@ from ruler_cli.messages.conversations import (
     prompt_turns,
     step_turns,
 )
-from ruler_cli.messages.dialects import call_turn, result_turn
+from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -54,8 +51,11 @@ def read_inspect(record: JsonObject) -> Rollout:
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
-    replies = [{}, *(m for m in messages if m.get("role") == "assistant")]
-    repeated = messages and _said(whole[-1]) in map(_said, replies)
+    replies = [[None, None]]
+    for message in messages:
+        if message.get("role") == "assistant":
+            replies.append(_said(message))
+    repeated = messages and _said(whole[-1]) in replies
     if len(whole) > len(before) and not repeated:
         messages = whole
     if not messages:
@@ -64,7 +64,18 @@ def read_inspect(record: JsonObject) -> Rollout:
         )
     if is_object(attached := record.get("attachments")):
         messages = _resolved(messages, attached)
-    scores = record["scores"] if is_object(record.get("scores")) else {}
+    value = _inspect_score(record)
+    turns: Messages = []
+    for message in messages:
+        turns += _inspect_turns(message)
+    return Rollout(turns, reward=value, outcome=value)
+
+
+def _inspect_score(record: JsonObject) -> Any:
+    """Return the first score that ruler did not write; UnreadableError if another scorer has its name."""
+    scores = record.get("scores")
+    if not is_object(scores):
+        return None
     ours = first_at(
         record, "metadata.ruler.status", "scores.ruler.metadata.status"
     )
@@ -72,10 +83,10 @@ def read_inspect(record: JsonObject) -> Rollout:
         raise UnreadableError(
             "has a scorer `ruler` that ruler did not write; rename it"
         )
-    score = first(score for name, score in scores.items() if name != "ruler")
-    value = score.get("value") if is_object(score) else score
-    turns = [turn for message in messages for turn in _inspect_turns(message)]
-    return Rollout(turns, reward=value, outcome=value)
+    for name, score in scores.items():
+        if name != "ruler":
+            return score.get("value") if is_object(score) else score
+    return None
 
 
 def _said(message: JsonObject) -> list[Any]:
@@ -115,7 +126,8 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
                 part.get, ("id", "name", "arguments")
             )
             yield call_turn(identity, name, arguments) | {"content": parts}
-            yield result_turn(identity, part.get("error") or part.get("result"))
+            returned = part.get("error") or part.get("result")
+            yield result_turn(identity, returned)
             parts = []
         elif kind == "reasoning" and part.get("redacted"):
             summary = part.get("summary") or "(not shown)"
@@ -139,28 +151,36 @@ def read_promptfoo(record: JsonObject) -> Rollout:
     else:
         raise UnreadableError("has no prompt in `prompt.raw` and no `vars`")
     answer = new_turn("assistant", output)
-    if is_message_list(output) and all("function" in item for item in output):
-        answer = new_turn("assistant", None, tool_calls=output)
+    called = [item for item in objects(output) if "function" in item]
+    if called and called == output:
+        answer = new_turn("assistant", None, tool_calls=called)
     return Rollout([*prompt, answer], outcome=record.get("success"))
 
 
 def _variables(record: JsonObject) -> Turn:
     """The variables of a test, without those that have another value in each run."""
-    variables = record.get("vars") or lookup(record, "testCase.vars")
-    names = variables if is_object(variables) else ()
-    return {n: variables[n] for n in names if n[:1] != "_" and n != "sessionId"}
+    stated = record.get("vars") or lookup(record, "testCase.vars")
+    variables = {}
+    for name, value in stated.items() if is_object(stated) else ():
+        if name[:1] != "_" and name != "sessionId":
+            variables[name] = value
+    return variables
 
 
 def promptfoo_key(record: JsonObject) -> str | None:
     """Return a hash of a test's name and its variables, or its prompt if it has none."""
     task = _variables(record) or lookup(record, "prompt.raw")
-    return hashed_key("test", [task, lookup(record, "testCase.description")])
+    name = lookup(record, "testCase.description")
+    return hashed_key("test", [task, name])
 
 
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
-    listed = (step_turns(items(record.get(name))) for name in STEP_LISTS)
-    return first(filter(None, listed)) or []
+    for name in STEP_LISTS:
+        steps = items(record.get(name))
+        if turns := step_turns(steps):
+            return turns
+    return []
 
 
 def read_steps(record: JsonObject) -> Rollout:
@@ -226,7 +246,9 @@ def read_bfcl(record: JsonObject) -> Rollout:
         )
     log = objects(record.get("inference_log"))
     if any(_QUERY in part for part in log):
-        messages = [turn for part in log for turn in _logged(part)]
+        messages: Messages = []
+        for part in log:
+            messages += _logged(part)
     else:
         messages = _answered(record)
     tools = record.get("function") or lookup(record, "prompt.function")
@@ -237,11 +259,15 @@ def _logged(part: Turn) -> Iterator[Turn]:
     """A part of a log: a query, then the messages of the model and the tools at each step."""
     if asked := part.get(_QUERY):
         yield from check_messages(asked, _QUERY)
-    steps = (step for name, step in part.items() if name.startswith("step_"))
-    for entry in (entry for step in steps for entry in objects(step)):
-        role, content = entry.get("role"), entry.get("content")
+    entries = []
+    for name, step in part.items():
+        if name.startswith("step_"):
+            entries += objects(step)
+    for entry in entries:
+        role, content, thought = each_at(
+            entry, "role content reasoning_content"
+        )
         if role == "assistant":
-            thought = entry.get("reasoning_content")
             yield {**_model_turn(content), "reasoning_content": thought}
         elif role == "tool":
             yield new_turn(role, content)
@@ -253,7 +279,9 @@ def _answered(record: JsonObject) -> Messages:
     result = first_at(record, "result", "model_result_raw", "model_result")
     if not question:
         raise UnreadableError(_apart("id"))
-    answers = items(result) if len(question) > 1 else [[result]]
+    answers = [[result]]
+    if len(question) > 1:
+        answers = items(result)
     if len(answers) != len(question):
         raise UnreadableError(
             f"has {len(question)} turns in `question` and other answers in `result`"
@@ -261,7 +289,8 @@ def _answered(record: JsonObject) -> Messages:
     messages: Messages = []
     for turn, answer in zip(question, answers, strict=True):
         messages += check_messages(turn, "question") if turn else ()
-        messages += map(_model_turn, answer if is_list(answer) else [answer])
+        steps = answer if is_list(answer) else [answer]
+        messages += map(_model_turn, steps)
     return messages
 
 
@@ -273,8 +302,10 @@ def _model_turn(answer: Any) -> Turn:
     calls = objects(answer)
     if not calls or len(calls) != len(answer):
         return new_turn("assistant", answer)
-    pairs = (pair for call in calls for pair in call.items())
-    listed = [{"name": name, "arguments": value} for name, value in pairs]
+    listed = []
+    for call in calls:
+        for name, arguments in call.items():
+            listed.append({"name": name, "arguments": arguments})
     return new_turn("assistant", None, tool_calls=listed)
 
 
@@ -295,13 +326,15 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
             raise UnreadableError(
                 f"has {count} answers for {len(questions)} questions"
             )
-        turns = chain(*zip(questions, answers, strict=False))
-        texts = (
-            turn.get("content") if is_object(turn) else turn for turn in turns
-        )
-        return Rollout([*map(new_turn, cycle(("user", "assistant")), texts)])
+        turns = []
+        for pair in zip(questions, answers, strict=False):
+            for role, turn in zip(("user", "assistant"), pair, strict=True):
+                text = turn.get("content") if is_object(turn) else turn
+                turns.append(new_turn(role, text))
+        return Rollout(turns)
 
-    return [
-        read_or_error(("choices", i), read, lookup(choice, "turns"))
-        for i, choice in enumerate(list_field(record, "choices"))
-    ]
+    rollouts = []
+    for number, choice in enumerate(list_field(record, "choices")):
+        path = ("choices", number)
+        rollouts.append(read_or_error(path, read, lookup(choice, "turns")))
+    return rollouts

@@ -31,31 +31,31 @@ from ruler_cli.files.source import Events
 from ruler_cli.files.splice import encode_members
 from ruler_cli.files.values import (
     Names,
-    first,
-    first_stated,
-    is_list,
+    first_at,
+    first_of,
     is_object,
     objects,
     words,
 )
-from ruler_cli.messages.dialects import is_langchain
 from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
 
-_INNER = ("message", "info", "context")
+_INNER = ("message", "info", "context", "data", "kwargs")
 """Members whose own keys count too, as `message.role`."""
 _CONVERSATIONS = words(
     "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
     "episode_id run_id chat_id dialog_id dialogue_id sessionId"
 )
 """Members by which the messages of a table belong together."""
-_TRACES = words("trace_id traceId context.trace_id")
+_TRACES = words("trace_id traceId context.trace_id context.traceId")
 _BATCHES = words("resourceSpans resource_spans batches")
 _SCOPES = words("scopeSpans scope_spans instrumentationLibrarySpans")
 _PAGES = words("data runs")
 """Lists of the spans of OTLP and of the APIs' pages."""
+_TEXTS = words("removed dropped noted rules")
+_NOTHING = "(?!)"
 
 
 @value
@@ -80,37 +80,30 @@ class EventKind:
         return bool(fitting) and 2 * len(fitting) >= len(events)
 
 
-_TEXTS = words("removed dropped noted rules")
-_NOTHING = "(?!)"
-
-
-def _kind(
-    clues: list[Mapping[str, str]],
-    texts: Mapping[str, str] | None = None,
-    **row: Any,
-) -> EventKind:
+def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
-    tests = [*map(_clue, clues)]
-    patterns = {}
+    clues = [*map(_clue, row.pop("clues"))]
+    stated = row.pop("texts", {})
+    texts = {}
     for name in _TEXTS:
-        patterns[name] = re.compile((texts or {}).get(name, _NOTHING))
+        pattern = stated.get(name, _NOTHING)
+        texts[name] = re.compile(pattern)
 
     def matches(event: Event) -> bool:
-        return any(test(event) for test in tests)
+        return any(clue(event) for clue in clues)
 
-    return EventKind(matches, texts=patterns, **row)
+    return EventKind(matches, texts=texts, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
-    has = frozenset(words(row.get("has", "")))
-    some = frozenset(words(row.get("some", "")))
-    lacks = frozenset(words(row.get("lacks", "")))
-    only = frozenset(words(row.get("only", "")))
-    patterns = {}
-    for name in ("type", "role"):
-        if name in row:
-            patterns[name] = re.compile("|".join(words(row[name])))
+    sets = {}
+    for name in ("has", "some", "lacks", "only"):
+        names = row.get(name, "")
+        sets[name] = frozenset(words(names))
+    has, some, lacks, only = sets.values()
+    kind = _pattern(row.get("type", ".*"))
+    role = _pattern(row.get("role", ".*"))
 
     def matches(event: Event) -> bool:
         keys = _keys(event)
@@ -120,12 +113,14 @@ def _clue(row: Mapping[str, str]) -> Matches:
             return False
         if only and not keys <= only:
             return False
-        return all(
-            pattern.fullmatch(str(event.get(name)))
-            for name, pattern in patterns.items()
-        )
+        is_kind = kind.fullmatch(str(event.get("type")))
+        return bool(is_kind and role.fullmatch(str(event.get("role"))))
 
     return matches
+
+
+def _pattern(names: str) -> re.Pattern[str]:
+    return re.compile("|".join(words(names)), re.DOTALL)
 
 
 def _keys(event: Event) -> set[str]:
@@ -137,11 +132,11 @@ def _keys(event: Event) -> set[str]:
     return keys
 
 
-_TABLE = Path(__file__).with_name("events.toml")
-_ROWS = tomllib.loads(_TABLE.read_text("utf-8"))
-KINDS = {name: _kind(**row) for name, row in _ROWS.items()}
+_ROWS = tomllib.loads(
+    Path(__file__).with_name("events.toml").read_text("utf-8")
+)
+KINDS = {name: _kind(row) for name, row in _ROWS.items()}
 """Every kind of events by its name; the first that fits is taken."""
-KINDS["langchain"] = replace(KINDS["langchain"], matches=is_langchain)
 
 
 def conversation_id(event: Event) -> str | None:
@@ -151,44 +146,28 @@ def conversation_id(event: Event) -> str | None:
 
 def trace_id(span: Event) -> str | None:
     """Return the id of the trace that a span names; None if it names none."""
-    context = span.get("context")
-    inner = context if is_object(context) else {}
-    return _first_id(span, _TRACES) or _first_id(inner, _TRACES)
+    return _first_id(span, _TRACES)
 
 
-def _first_id(event: Event, names: Names) -> str | None:
-    identity = first_stated(event, names)
+def _first_id(event: Event, paths: Names) -> str | None:
+    identity = first_at(event, *paths)
     return str(identity) if isinstance(identity, str | int) else None
 
 
 def is_span(event: Event) -> bool:
-    """Return whether it is a span, with its trace and its own id, or an object of many (OTLP, APIs)."""
-    if spans_in(event):
-        return True
-    if (
-        trace_id(event) is None
-        or event.get("observations")
-        or event.get("child_runs")
-    ):
-        return False  # it holds its trace
-    return KINDS["span"].matches(event)
+    """Return whether it is a span with its trace and its own id, which does not hold its trace."""
+    holds_trace = event.get("observations") or event.get("child_runs")
+    is_placed = trace_id(event) is not None and not holds_trace
+    return is_placed and KINDS["span"].matches(event)
 
 
-def spans_in(event: Event) -> list[Event]:
-    """Return the spans in an object of many; [] if it is a span itself."""
-    spans: list[Event] = []
-    for batch in _listed(event, _BATCHES):
-        for scope in _listed(batch, _SCOPES):
+def spans_in(event: Event) -> list[dict[str, Any]]:
+    """Return the spans in an object of many (OTLP, APIs); [] if it is another one."""
+    spans = objects(first_of(event, _PAGES))
+    for batch in objects(first_of(event, _BATCHES)):
+        for scope in objects(first_of(batch, _SCOPES)):
             spans += objects(scope.get("spans"))
-    spans += _listed(event, _PAGES)
-    holders = {"data", "runs", "resourceSpans"}
-    single = all(not holders & span.keys() and is_span(span) for span in spans)
-    return spans if single else []
-
-
-def _listed(holder: Event, names: Names) -> list[dict[str, Any]]:
-    """Return the objects of the first of these members, if it is a list; else []."""
-    return objects(first(holder[name] for name in names if name in holder))
+    return spans if all(map(is_span, spans)) else []
 
 
 def spans_apart(raw: bytes) -> list[bytes]:
@@ -199,16 +178,10 @@ def spans_apart(raw: bytes) -> list[bytes]:
         return [raw]
 
 
-Raw = bytes | int
-"""The bytes of an event or a record; of one that is larger than the bound, only its size."""
-
 _SAMPLE = 20
 """First records that show if they are events."""
-_UNREADABLE = {
-    "messages": ("role", "content"),
-    "conversations": ("from", "value"),
-}
-"""Members of a message that is made of a line which cannot be read: the speaker, and the text."""
+_MESSAGES = ("messages", "conversations")
+"""Members that are lists of messages."""
 
 
 @value
@@ -226,27 +199,27 @@ class Gathering:
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
     """Return how first events are gathered; None if they are records, or of no known kind."""
-    if not events or any(RECORD_MEMBERS & event.keys() for event in events):
+    if not events:
         return None
+    for event in events:
+        if RECORD_MEMBERS & event.keys():
+            return None
     for kind in KINDS.values():
-        if kind.conversations:
-            named = [
-                event for event in events if conversation_id(event) is not None
-            ]
-            fitting = [*filter(kind.matches, named)]
-            if 2 * len(fitting) >= len(events):
-                return Gathering(
-                    kind.member, conversation_id, "conversation_id"
-                )
-        if not kind.member:
-            continue
-        if all(map(kind.matches, events)) or (
-            kind.most and kind.is_made_of(events)
-        ):
+        fitting = []
+        for event in events:
+            if conversation_id(event) is not None and kind.matches(event):
+                fitting.append(event)
+        if kind.conversations and 2 * len(fitting) >= len(events):
+            return Gathering(kind.member, conversation_id, "conversation_id")
+        is_made = all(map(kind.matches, events))
+        if kind.most:
+            is_made = kind.is_made_of(events)
+        if kind.member and is_made:
             return Gathering(kind.member)
-    if all(map(is_span, events)):
-        return Gathering("spans", trace_id, "trace_id")
-    return None
+    for event in events:
+        if not is_span(event) and not spans_in(event):
+            return None
+    return Gathering("spans", trace_id, "trace_id")
 
 
 def may_be_event(raw: bytes) -> bool:
@@ -256,7 +229,9 @@ def may_be_event(raw: bytes) -> bool:
 
 
 def assemble_rollouts(
-    container: Container, file: str, stack: ExitStack
+    container: Container,
+    file: str,
+    stack: ExitStack,
 ) -> Container:
     """Return a container of events as one of rollouts; any other container as it is.
 
@@ -264,11 +239,12 @@ def assemble_rollouts(
     """
     lines = list[bytes]()
     with suppress(UsageError):  # a reader of the records raises it again
-        lines += (line.raw for line in islice(container.records(), _SAMPLE))
-    events = [event for event in map(_event, lines) if event is not None]
+        for line in islice(container.records(), _SAMPLE):
+            lines.append(line.raw)
+    events = [*filter(None, map(_event, lines))]
+    gathering = _gathering(events)
     if any(map(_list_member, lines)):
         return container if events else MessageLists(container)
-    gathering = _gathering(events)
     if gathering is None:
         return container
     return AssembledRollouts(container, gathering, file, stack)
@@ -289,12 +265,12 @@ def _list_member(raw: bytes) -> str | None:
         messages = parse_value(raw)
     except (UnreadableError, RecursionError):
         return None
-    if not is_list(messages) or not all(map(is_object, messages)):
+    events = objects(messages)
+    gathering = _gathering(events[:_SAMPLE])
+    if events != messages:
         return None
-    gathering = _gathering(messages[:_SAMPLE])
-    if gathering is None or gathering.member not in _UNREADABLE:
-        return None
-    return gathering.member
+    member = gathering.member if gathering else None
+    return member if member in _MESSAGES else None
 
 
 class MessageLists(Container):
@@ -309,12 +285,10 @@ class MessageLists(Container):
         """Yield an object for every list."""
         for line in self._source.records():
             member = None if line.skipped else _list_member(line.raw)
-            raw = (
-                line.raw
-                if member is None
-                else b"{%s: %s}" % (dump(member), line.raw)
-            )
-            yield replace(line, raw=raw)
+            if member is not None:
+                raw = encode_members({member: line.raw})
+                line = replace(line, raw=b"{%s}" % raw)  # noqa: PLW2901
+            yield line
 
 
 class AssembledRollouts(Container):
@@ -334,8 +308,7 @@ class AssembledRollouts(Container):
         self._gathering = gathering
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
-        place = {"file": file, "folder": folder}
-        self._head = {name: dump(text) for name, text in place.items() if text}
+        self._place = {"file": file, "folder": folder}
 
     @cached_property
     def _events(self) -> sqlite3.Connection:
@@ -345,66 +318,69 @@ class AssembledRollouts(Container):
         is_trace = self._gathering.key is trace_id
         with temporary():
             for line in self._source.records():
-                events: Sequence[Raw] = [line.skipped or line.raw]
-                if is_trace:
-                    events = spans_apart(line.raw)
+                events = spans_apart(line.raw) if is_trace else [line.raw]
                 for event in events:
-                    db.execute(_ADD, self._keyed(event))
+                    size = line.skipped or len(event)
+                    db.execute(_ADD, (*self._keyed(event), size))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
 
-    def _keyed(self, raw: Raw) -> tuple[bytes | None, Raw]:
-        """Return the key of an event, as JSON, and what is kept of it."""
-        event = None if isinstance(raw, int) else _event(raw)
+    def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
+        """Return the key of an event, as JSON, and the event."""
+        event = _event(raw)
         if self._gathering.key is not None:
             key = None if event is None else self._gathering.key(event)
             return None if key is None else dump(key), raw
-        if isinstance(raw, int) or event is not None:
+        if event is not None:
             return b"", raw
         text = raw.decode("utf-8", "replace")
-        names = _UNREADABLE.get(self._gathering.member)
-        if names is None:
-            return b"", dump(text)
-        speaker, content = names
-        return b"", dump({speaker: "unreadable", content: text})
+        match self._gathering.member:
+            case "messages":
+                return b"", dump({"role": "unreadable", "content": text})
+            case "conversations":
+                return b"", dump({"from": "unreadable", "value": text})
+        return b"", dump(text)
 
     def records(self) -> Iterator[Line]:
-        """Yield every record."""
+        """Yield every record; one that is larger than the bound is not held."""
         rollouts = self._events.execute(_ROLLOUTS)
-        for number, (key,) in enumerate(rollouts, 1):
+        for number, (key, size) in enumerate(rollouts, 1):
+            if size > self.most:
+                yield self.line(number, 0, b"{", size)
+                continue
             events = self._events.execute(_EVENTS, (key,))
-            yield self._record(number, key, (raw for (raw,) in events))
+            raws = [raw for (raw,) in events]
+            raw = raws[0] if isinstance(key, int) else self._record(key, raws)
+            yield self.line(number, 0, raw)
 
-    def _record(
-        self, number: int, key: bytes | int, events: Iterator[Raw]
-    ) -> Line:
-        """Make one record of the bytes of its events; it is not held if it is larger than the bound."""
-        parts = list[bytes]()
-        size = 0
-        for event in events:
-            size += event if isinstance(event, int) else len(event)
-            if isinstance(event, int) or size > self.most:
-                return self.line(number, 0, b"{", size)
-            parts.append(event)
-        if isinstance(key, int):
-            return self.line(number, 0, parts[0])
-        members = {self._gathering.key_name: key} if key else {}
-        members |= self._head
-        members[self._gathering.member] = b"[%s]" % b", ".join(parts)
-        return self.line(number, 0, b"{%s}" % encode_members(members))
+    def _record(self, key: bytes, events: list[bytes]) -> bytes:
+        """Make the record of the bytes of its events."""
+        members = {}
+        if key:
+            members[self._gathering.key_name] = key
+        for name, text in self._place.items():
+            if text:
+                members[name] = dump(text)
+        members[self._gathering.member] = b"[%s]" % b", ".join(events)
+        return b"{%s}" % encode_members(members)
 
 
-_SCHEMA = "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB)"
-_ADD = "INSERT INTO event (key, raw) VALUES (?, ?)"
-_ROLLOUTS = "SELECT key FROM event GROUP BY key ORDER BY min(id)"
+_SCHEMA = (
+    "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB, size INT)"
+)
+_ADD = "INSERT INTO event (key, raw, size) VALUES (?, ?, ?)"
+_ROLLOUTS = "SELECT key, sum(size) FROM event GROUP BY key ORDER BY min(id)"
 _EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"
 
 EVENTS = Events(may_be_event, assemble_rollouts)
 
 
 def open_records(
-    name: str, stack: ExitStack, file: str | None = None, **more: Any
+    name: str,
+    stack: ExitStack,
+    file: str | None = None,
+    **more: Any,
 ) -> Container:
     """Open INPUT as `open_container` does, with events gathered into records."""
     return open_container(name, stack, file, events=EVENTS, **more)

@@ -19,6 +19,7 @@ from ruler_cli.files.values import (
     lookup,
     parts,
 )
+from ruler_cli.formats.paths import alternatives
 from ruler_cli.settings.fields import frozen, paths
 from ruler_cli.settings.models import RecordPaths
 
@@ -131,9 +132,7 @@ class Format(RecordPaths):
     @property
     def key_paths(self) -> list[str]:
         """The paths at which a group key may stand, the best first."""
-        return [
-            path for names in paths(self.group_by) for path in names.split("|")
-        ]
+        return alternatives(paths(self.group_by))
 
     def original_in(self, before: JsonObject, now: Any) -> int | None:
         """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.

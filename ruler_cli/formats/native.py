@@ -61,7 +61,11 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
         return Rollout([], path, reward=reward, error=str(error))
 
 
-def _read(value: Any, path: Path, reward: Any) -> Rollout:
+def _read(
+    value: Any,
+    path: Path,
+    reward: Any,
+) -> Rollout:
     if not is_object(value):
         raise UnreadableError("is not an object")
     recorded = _recorded(value) if "exchanges" in value else []

@@ -136,6 +136,11 @@ def present(record: JsonObject, names: str) -> str:
     return first(name for name in several if name in record) or names
 
 
+def alternatives(fields: Iterable[str]) -> list[str]:
+    """Return each of the paths in fields that have several, with `|` between them."""
+    return [path for names in fields for path in names.split("|")]
+
+
 def list_field(record: JsonObject, name: str) -> list[Any]:
     """Return the list in a field of the record; UnreadableError if there is none."""
     value = record.get(name)

@@ -41,6 +41,7 @@ from ruler_cli.formats.paths import (
     LISTS,
     RolloutPaths,
     Rollouts,
+    alternatives,
     column,
     every,
     first_list,
@@ -767,15 +768,9 @@ def _is_free(reader: Reader, path: str) -> bool:
     taken += [*reader.group_key.paths, *form.key_paths]
     if form.extras:
         taken += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
-    for names in (
-        form.ended,
-        form.rubric,
-        *paths(form.messages),
-        *paths(form.answers),
-        *paths(form.prompt),
-        *reader.prompt,
-    ):
-        taken += names.split("|")
+    taken += alternatives((form.ended, form.rubric, *reader.prompt))
+    for fields in (form.messages, form.answers, form.prompt):
+        taken += alternatives(paths(fields))
     reward = parts(form.reward)
     if not reward or place[0] != reward[0]:
         taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]

@@ -40,6 +40,7 @@ from ruler_cli.formats.paths import (
     LISTS,
     Places,
     Rollouts,
+    alternatives,
     column,
     every,
     first_list,
@@ -76,11 +77,11 @@ def read_row(
     beside = (*paths(form.prompt), form.outcome, form.tools)
     check_lists(record, [places for _, places, _ in sources], beside)
     holder = () if form.listed else tuple(map(str, parts(head)))
-    read = partial(_rollout, form, record, finish)
-    return [
-        read_or_error((*holder, i), read, path, value, places, places=places)
-        for i, (path, places, value) in enumerate(sources)
-    ]
+    rollouts = []
+    for i, (path, places, value) in enumerate(sources):
+        read = partial(_rollout, form, record, finish, path, value, places)
+        rollouts.append(read_or_error((*holder, i), read, places=places))
+    return rollouts
 
 
 def check_lists(
@@ -96,7 +97,7 @@ def check_lists(
     """
     size = len(rollouts)
     own_lists = {path for places in rollouts for path, _ in places}
-    for path in (name for names in fields for name in names.split("|")):
+    for path in alternatives(fields):
         if listed and is_list(lookup(record, path)):
             column(record, path, size)
         beside = [places for places, _ in every(record, path) if places]
@@ -116,7 +117,10 @@ def _present(form: Format, record: JsonObject) -> str:
     """Return the path of the only rollout: its messages, or else its answer."""
     names = (*paths(form.messages)[:1], *paths(form.answers)[:1])
     *better, last = [present(record, name) for name in names]
-    return first(path for path in better if lookup(record, path)) or last
+    for path in better:
+        if lookup(record, path):
+            return path
+    return last
 
 
 def _sources(
@@ -143,18 +147,15 @@ def _rollout(
     is_named = form.rank == OWN
     if is_named and _is_structured(value):
         value = dump(value).decode("utf-8", "replace")
-    answers = [
-        name for names in paths(form.answers) for name in names.split("|")
-    ]
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
-    if path not in answers and (may_be_turns or not is_named):
+    is_answer_path = path in alternatives(paths(form.answers))
+    if not is_answer_path and (may_be_turns or not is_named):
         rollout = _conversation(form, record, path, value)
     elif is_named:
         rollout = _answer(form, record, path, value)
     else:
-        rollout = make_rollout(
-            _task(form, record, places), answer_turns(value, path)
-        )
+        prompt = _task(form, record, places)
+        rollout = make_rollout(prompt, answer_turns(value, path))
     tools = None
     if form.tools not in ("", "tools"):
         tools = tools_of({"tools": item_at(record, form.tools, places)})
@@ -185,20 +186,25 @@ def _answer(
     if answer is None:
         what = "no list of messages and no answer" if value else "empty"
         raise UnreadableError(f"`{path}` is {what}")
-    # the key of a group is no task, whatever its name
-    unkeyed = {
-        key: inner for key, inner in record.items() if key not in form.key_paths
-    }
-    name = None if form.prompt else prompt_field(unkeyed)
-    prompt = task_turns(record, name) if name and name != path else []
+    prompt = []
+    if not form.prompt:
+        # the key of a group is no task, whatever its name
+        unkeyed = dict(record)
+        for key in form.key_paths:
+            unkeyed.pop(key, None)
+        name = prompt_field(unkeyed)
+        if name and name != path:
+            prompt = task_turns(record, name)
     return make_rollout(prompt, answer)
 
 
 def _is_structured(value: Any) -> bool:
     """Return whether a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
     listed = [value] if is_object(value) else items(value)
-    alone = all(is_object(part) and not is_answer(part) for part in listed)
-    return bool(listed) and alone and named_turns(listed) is None
+    for part in listed:
+        if not is_object(part) or is_answer(part):
+            return False
+    return bool(listed) and named_turns(listed) is None
 
 
 def _conversation(
@@ -219,18 +225,21 @@ def _conversation(
         turns = [_with_calls(turn, form.calls) for turn in turns]
     if turns is not value and not form.prompt:
         turns = with_task(record, turns)
+    holder = record
     beside = lookup(record, path.rpartition(".")[0])
-    holder = {**record, **beside} if is_object(beside) else record
+    if is_object(beside):
+        holder = {**record, **beside}
     return read_conversation(holder, turns, histories=histories)
 
 
 def _with_calls(turn: JsonObject, path: str) -> dict[str, Any]:
     """Return a turn with its calls under the usual name."""
     calls = json_value(lookup(turn, path), text=True)
-    rest = {name: value for name, value in turn.items() if name != path}
-    if calls is None:
-        return rest
-    return {**rest, "tool_calls": calls if is_list(calls) else [calls]}
+    turn = dict(turn)
+    turn.pop(path, None)
+    if calls is not None:
+        turn["tool_calls"] = calls if is_list(calls) else [calls]
+    return turn
 
 
 def _task(
@@ -257,18 +266,19 @@ def row_format(
     listed_paths = [*_paths(row)]
     values = []
     for record in records:
-        values += [
-            value for *_, value in _sources(row, record) if value is not None
-        ]
+        for *_, value in _sources(row, record):
+            if value is not None:
+                values.append(value)
     pieces = []
     for value in values:
         pieces += value if is_list(value) else [value]
+    # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     listed_first = items(first(values))
     item = first(listed_first)
-    # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
-    choice = is_object(item) and not {"role", "type", "from"} & item.keys()
-    choice = choice and is_answer(item) and named_turns(listed_first) is None
-    if len(listed_paths) == 1 and (is_list(item) or is_text(item) or choice):
+    is_rollout = is_list(item) or is_text(item)
+    if is_object(item) and not {"role", "type", "from"} & item.keys():
+        is_rollout = is_answer(item) and named_turns(listed_first) is None
+    if len(listed_paths) == 1 and is_rollout:
         listed_paths = [f"{listed_paths[0]}[]"]
     several = len(listed_paths) > 1 or LISTS.search(listed_paths[0]) is not None
     holder, _, rest = listed_paths[0].partition("[].")

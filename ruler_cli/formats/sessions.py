@@ -47,7 +47,7 @@ from ruler_cli.types import Rollout
 
 _SAMPLE = 20
 """First events by which a record's kind is known."""
-_SOURCES = words("kind payload.source payload.thread_source")
+_SOURCES = "kind payload.source payload.thread_source"
 """Places in the head of a session that name a sub-agent."""
 
 
@@ -56,14 +56,13 @@ class Session:
     """A session of an agent: the turns of each event by its id, and the runs of turns that the user took back.
 
     `new` are the turns of the event that is read, `last` is the last one of all, `shown` are the thoughts, the
-    instructions and the ids of calls that are turns already. A subclass is an agent, whose sessions have lists
-    `member` of events of a `kind` of `events.toml`; an event with a value at one of `sides` is a sub-agent's.
+    instructions and the ids of calls that are turns already. A subclass is an agent, whose sessions have events of a
+    `kind` of `events.toml`; one with a value at one of `sides` is a sub-agent's.
     `replaces`: a later event replaces that of the same id, which else it repeats.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
-    member: ClassVar = "events"
     event_id: ClassVar = "id"
     sides: ClassVar = ""
     replaces: ClassVar = False
@@ -77,15 +76,17 @@ class Session:
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
         """Return whether at least half of a record's first events are those of the agent, or of its sub-agents."""
-        events = objects(items(record.get(cls.member))[:_SAMPLE])
+        events = objects(events_of(record)[:_SAMPLE])
         return KINDS[cls.kind].is_made_of(events)
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether a session is a sub-agent's."""
-        heads = (record, *events_of(record)[:_SAMPLE])
-        sources = [lookup(head, path) for head in heads for path in _SOURCES]
-        return any("subagent" in str(source) for source in sources)
+        for head in (record, *events_of(record)[:_SAMPLE]):
+            sources = each_at(head, _SOURCES)
+            if any("subagent" in str(source) for source in sources):
+                return True
+        return False
 
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
@@ -110,14 +111,19 @@ class Session:
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
         # notes of the harness before it are no part of the task
-        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
+        task = []
+        for turn in turns[:begin]:
+            if turn["role"] != "system":
+                task.append(turn)
         if all(turn["role"] != "user" for turn in task):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
-        further = tuple(filter(_has_agent, session.taken_back))
-        tools = record.get("tools")
-        return Rollout([*task, *turns[begin:]], (), further, tools)
+        return Rollout(
+            [*task, *turns[begin:]],
+            histories=tuple(filter(_has_agent, session.taken_back)),
+            tools=record.get("tools"),
+        )
 
     def read(self, record: JsonObject) -> None:
         """Read a record."""
@@ -145,12 +151,12 @@ class Session:
 
     def read_event(self, event: JsonObject) -> None:
         """Read one event."""
-        self.act(event, event.get("type"))
 
     @property
     def begun(self) -> bool:
         """Return whether the agent had a turn."""
-        return any(map(_has_agent, (*self.turns.values(), *self.taken_back)))
+        turns = [*self.turns.values(), *self.taken_back]
+        return any(map(_has_agent, turns))
 
     def identify(self, identity: Any) -> None:
         """Note the session's id; UnreadableError for another id after the session has begun."""
@@ -162,7 +168,8 @@ class Session:
 
     def act(self, event: JsonObject, kind: Any) -> bool:
         """Do what the row of a kind says of an event; False if no row is of the kind."""
-        for pattern, row in KINDS[self.kind].turns.items():
+        rows = KINDS[self.kind].turns
+        for pattern, row in rows.items():
             if re.fullmatch(pattern, str(kind)):
                 role, _, places = row.partition(" ")
                 self._act(role, each_at(event, places))
@@ -178,6 +185,8 @@ class Session:
                 self.append(result_turn(*values))
             case "session":
                 self.identify(*values)
+            case "user":
+                self.ask(*values)
             case "rewind":
                 self.take_back(self.since(*values))
             case _ if values:
@@ -189,7 +198,11 @@ class Session:
         self.last = turn
 
     def add(
-        self, role: str, content: Any, thought: Any = None, calls: Any = None
+        self,
+        role: str,
+        content: Any,
+        thought: Any = None,
+        calls: Any = None,
     ) -> None:
         """Add a turn, unless it is empty, or only a thought that stands in an earlier one."""
         if is_list(thought):
@@ -200,7 +213,9 @@ class Session:
         is_new = made or str(thought) not in self.shown
         if content or (len(turn) > 2 and is_new):
             self.append(turn)
-        shown = [thought, *(call["id"] for call in made)]
+        shown = [thought]
+        for call in made:
+            shown.append(call["id"])
         self.shown.update(filter(is_text, shown))
 
     def extend(self, content: Any) -> None:
@@ -249,7 +264,8 @@ class Session:
 
     def take_back(self, names: Iterable[str]) -> None:
         """Take back the turns of these events."""
-        self.taken_back.append(_joined(map(self.turns.pop, names)))
+        turns = _joined(map(self.turns.pop, names))
+        self.taken_back.append(turns)
 
 
 def _joined(turns: Iterable[Messages]) -> Messages:
@@ -258,6 +274,15 @@ def _joined(turns: Iterable[Messages]) -> Messages:
 
 def _has_agent(turns: Messages) -> bool:
     return first_agent_turn(turns) < len(turns)
+
+
+def _asks(turns: Messages) -> bool:
+    """Return whether one of these turns is the user's, and no result of a tool."""
+    for turn in turns:
+        role, kind = each_at(turn, "role content.0.type")
+        if role == "user" and kind != "tool_result":
+            return True
+    return False
 
 
 def plain_content(content: Any) -> Any:
@@ -295,29 +320,22 @@ class Gemini(Session):
     kind = "gemini-cli"
     replaces = True
 
-    @classmethod
-    def matches(cls, record: JsonObject) -> bool:
-        """Return whether it is a document, or made of lines."""
-        document = is_list(record.get("messages")) and "projectHash" in record
-        return document or super().matches(record)
-
     def read_event(self, event: JsonObject) -> None:
         """Read a turn of the file, a change of it, or a line that was printed."""
-        kind, role, content = map(event.get, ("type", "role", "content"))
-        begin, changed = each_at(event, "$rewindTo $set.messages")
-        calls = objects(event.get("toolCalls"))
+        places = "type role content toolCalls $rewindTo $set.messages"
+        kind, role, content, calls, begin, changed = each_at(event, places)
+        calls = objects(calls)
+        is_piece = event.get("delta") and self.last.get("role") == role
         if is_text(begin):
-            self.take_back(self.since(begin) or [*self.turns])
+            rewound = self.since(begin) or [*self.turns]
+            self.take_back(rewound)
         elif changed:
             self.turns.clear()
             self.read_all(changed)
-        elif event.get("delta") and self.last.get("role") == role:
-            # the agent's messages are printed in pieces
+        elif is_piece:  # the agent's messages are printed in pieces
             self.extend(content)
         elif kind == "message":
             self.add(str(role), content)
-        elif kind == "user":
-            self.ask(content)
         elif kind in ("gemini", "model", "assistant"):
             thoughts = []
             for thought in objects(event.get("thoughts")):
@@ -326,7 +344,8 @@ class Gemini(Session):
             self.add("assistant", content, thoughts, calls)
             for call in calls:
                 identity, name = each_at(call, "id name")
-                self.append(result_turn(identity, _gemini_result(call), name))
+                result = _gemini_result(call)
+                self.append(result_turn(identity, result, name))
         else:
             self.act(event, "head" if "projectHash" in event else kind)
 
@@ -352,7 +371,6 @@ class OpenCode(Session):
 
     name = "OpenCode"
     kind = "opencode"
-    member = "messages"
     event_id = "info.id"
 
     @classmethod
@@ -363,11 +381,15 @@ class OpenCode(Session):
     def read(self, record: JsonObject) -> None:
         """Read the messages, and take back reverted ones."""
         super().read(record)
-        self.take_back(self.since(lookup(record, "info.revert.messageID")))
+        reverted = lookup(record, "info.revert.messageID")
+        self.take_back(self.since(reverted))
 
     def read_event(self, event: JsonObject) -> None:
         """Read a message."""
-        parts = [p for p in objects(event.get("parts")) if not p.get("ignored")]
+        parts = []
+        for part in objects(event.get("parts")):
+            if not part.get("ignored"):
+                parts.append(part)
         if lookup(event, "info.role") == "user":
             self.ask([*map(_opencode_request, parts)])
         else:
@@ -420,8 +442,8 @@ class Copilot(Session):
         parts = [data.get("content")]
         for file in objects(data.get("attachments")):
             stated = each_at(file, "displayName|title|path text")
-            shown = "\n".join(map(str, filter(None, stated)))
-            parts.append(f"[file {shown}]")
+            shown = map(str, filter(None, stated))
+            parts.append("[file {}]".format("\n".join(shown)))
         source = data.get("source") or "user"
         if source != "user" or data.get("isAutopilotContinuation"):
             self.add("system", parts)
@@ -462,23 +484,23 @@ class Pi(Session):
             ran = f"Ran `{message.get('command')}`\n{message.get('output')}"
             self.add("user", ran)
         elif not self.act(message, f"role {role}"):
-            self.add(str(role), content_parts(message.get("content")))
-            self.add("system", message.get("errorMessage"))
+            content, error = each_at(message, "content errorMessage")
+            self.add(str(role), content_parts(content))
+            self.add("system", error)
 
 
 @dataclass
 class Claude(Session):
     """A session of Claude Code.
 
-    `prompts` are the ids of the user's prompts. `is_tree`: each event names its parent. `attached`: what the user typed
-    while the agent worked stands in events of its own; else it is `waiting` until it is read.
+    `is_tree`: each event names its parent. `attached`: what the user typed while the agent worked stands in events of
+    its own; else it is `waiting` until it is read.
     """
 
     name = "Claude Code"
     kind = "claude-code"
     event_id = "uuid"
     sides = "isSidechain parent_tool_use_id"
-    prompts: set[str] = field(default_factory=set)
     is_tree: bool = False
     is_cleared: bool = False
     attached: bool = False
@@ -488,17 +510,21 @@ class Claude(Session):
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether all turns are of sub-agents."""
-        events = objects(events_of(record))
-        spoken = [e for e in events if e.get("type") in ("user", "assistant")]
-        return all(map(cls.is_side, spoken))
+        for event in objects(events_of(record)):
+            is_spoken = event.get("type") in ("user", "assistant")
+            if is_spoken and not cls.is_side(event):
+                return False
+        return True
 
     def read(self, record: JsonObject) -> None:
         """Read the events of the main conversation."""
-        events = objects(events_of(record))
-        self.attached = any(_queued(event) is not None for event in events)
-        replies = [e for e in events if e.get("type") == "assistant"]
-        parents = [e.get("parentUuid") for e in replies if not self.is_side(e)]
-        self.is_tree = None not in parents
+        self.is_tree = True
+        for event in objects(events_of(record)):
+            is_reply = event.get("type") == "assistant"
+            if lookup(event, "attachment.type") == "queued_command":
+                self.attached = True
+            elif is_reply and not self.is_side(event):
+                self.is_tree &= event.get("parentUuid") is not None
         super().read(record)
 
     def read_event(self, event: JsonObject) -> None:
@@ -509,7 +535,7 @@ class Claude(Session):
         if kind == "user":
             self._ask(event, content)
         elif kind == "queue-operation":
-            self._queue(event.get("operation"), event.get("content"))
+            self._queue(*each_at(event, "operation content"))
         elif model == "<synthetic>":
             self.add("system", content)
         elif is_piece and self.last.get("role") == "assistant":
@@ -518,7 +544,7 @@ class Claude(Session):
             self.add("assistant", content)
             self.message_id = identity
         else:
-            self.ask(_queued(event))
+            self.act(event, lookup(event, "attachment.type"))
 
     def _queue(self, operation: Any, typed: Any) -> None:
         """Keep a text that was typed while the agent worked, and show it when it reaches the agent."""
@@ -531,7 +557,7 @@ class Claude(Session):
 
     def _ask(self, event: JsonObject, content: Any) -> None:
         text = str(plain_content(content))
-        role, earlier = map(self.last.get, ("role", "content"))
+        role, earlier = each_at(self.last, "role content")
         # a command that the user typed: /review
         is_typed = role == "user" and str(earlier).startswith("<command-")
         is_meta = event.get("isMeta")
@@ -551,8 +577,7 @@ class Claude(Session):
 
     def _note_prompt(self, event: JsonObject) -> None:
         """Note a prompt; if its parent stands before an earlier prompt, take back all turns since."""
-        prompts = [turn for turn in self.new if turn["role"] == "user"]
-        if not prompts or lookup(prompts[0], "content.0.type") == "tool_result":
+        if not _asks(self.new):
             return
         parent = event.get("parentUuid")
         if parent is None:
@@ -560,16 +585,10 @@ class Claude(Session):
         after = self.since(parent)[1:]
         if parent is None or self.is_cleared:
             after = [*self.turns]
-        if self.is_tree and not self.prompts.isdisjoint(after):
+        since = [self.turns[name] for name in after]
+        if self.is_tree and any(map(_asks, since)):
             self.take_back(after)
-        self.prompts.add(str(event.get("uuid")))
         self.is_cleared = False
-
-
-def _queued(event: JsonObject) -> Any:
-    if lookup(event, "attachment.type") == "queued_command":
-        return lookup(event, "attachment.prompt")
-    return None
 
 
 class Codex(Session):
@@ -580,15 +599,18 @@ class Codex(Session):
 
     def read_event(self, event: JsonObject) -> None:
         """Read an item, or what an event holds beside it."""
-        kind, payload = map(event.get, ("type", "payload"))
-        if not is_object(payload):
-            self._read_older(event)
+        kind, payload, rules = each_at(event, "type payload instructions")
+        if not is_object(payload) and kind is not None:
+            # older files are of bare items, and their head has the user's instructions
+            self._read_item(event)
+        elif not is_object(payload):
+            self.instruct(str(rules or ""))
         elif kind == "response_item":
             self._read_item(payload)
         elif count := payload.get("num_turns"):
             prompts = []
             for name, turns in self.turns.items():
-                if any(turn.get("role") == "user" for turn in turns):
+                if _asks(turns):
                     prompts.append(name)
             if 0 < count <= len(prompts):
                 self.take_back(self.since(prompts[-count]))
@@ -596,16 +618,9 @@ class Codex(Session):
             kind = payload.get("type") if kind == "event_msg" else kind
             self.act(payload, f"event {kind}")
 
-    def _read_older(self, event: JsonObject) -> None:
-        """Read a line of an older file: an item alone, or the head with the user's instructions."""
-        if "type" in event:
-            self._read_item(event)
-        elif "record_type" not in event:
-            self.instruct(str(event.get("instructions") or ""))
-
     def _read_item(self, item: JsonObject) -> None:
         """Read an item of the Responses API."""
-        kind, role, content = map(item.get, ("type", "role", "content"))
+        kind, role, content = each_at(item, "type role content")
         if role == "assistant":
             self.add(role, content)
         elif role is not None:

@@ -21,6 +21,8 @@ from ruler_cli.messages.dialects import (
     said,
 )
 
+Turns = list[Said]
+
 AGENT = ("assistant", "None")
 """Roles of what the agent said."""
 _LONG = 12
@@ -35,21 +37,27 @@ class Conversation:
 
     begin: Span
     last: int
-    input: list[Said] = field(default_factory=list)
-    output: list[Said] = field(default_factory=list)
+    input: Turns = field(default_factory=list)
+    output: Turns = field(default_factory=list)
+
+    @property
+    def turns(self) -> Turns:
+        """All turns of the conversation."""
+        return self.input + self.output
 
     @property
     def messages(self) -> Messages:
         """All messages of the conversation."""
-        return [turn.message for turn in (*self.input, *self.output)]
+        return [turn.message for turn in self.turns]
 
-    def is_continued(self, asked: list[Said], answered: list[Said]) -> bool:
+    def is_continued(self, asked: Turns, answered: Turns) -> bool:
         """Return whether a step holds this input and this answer, or is the same step again."""
         size = len(self.input)
+        new = asked[size:]
         if not size or self.input != asked[:size]:
             return False
-        if asked[size:]:
-            return says(asked[size:], self.output)
+        if new:
+            return says(new, self.output)
         return not answered or not self.output or answered == self.output
 
 
@@ -61,18 +69,18 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
         if span.kind != "call":
             continue
         asked, answered = _exchange(span)
-        if not (asked or answered) or _is_wrapped(span, answered):
+        if not asked + answered or _is_wrapped(span, answered):
             continue
         talk = _continued(conversations, asked, answered)
         if talk is None:
-            talk = by_parent.get(span.parent) or first(reversed(conversations))
+            talk = by_parent.get(span.parent) or first(conversations[-1:])
             if talk is None or _is_whole(asked):
                 talk = Conversation(span, number)
                 conversations.append(talk)
-            new = rest_of([*talk.input, *talk.output], asked)
+            new = rest_of(talk.turns, asked)
             if not asked:
                 new = _results(spans[talk.last + 1 : number])
-            talk.input += [*talk.output, *new]
+            talk.input = talk.turns + new
             talk.output = answered
         elif len(asked) > len(talk.input) or not talk.output:
             talk.input = asked
@@ -82,25 +90,28 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
         talk.last = number
         by_parent[span.parent] = talk
     for talk in conversations:
-        called = {name for turn in talk.output for name in turn.called}
-        if called:
-            results = _results(spans[talk.last + 1 :])
-            talk.output += [
-                turn for turn in results if turn.message["name"] in called
-            ]
+        called = _called(talk.output)
+        for result in _results(spans[talk.last + 1 :]):
+            if result.message["name"] in called:
+                talk.output.append(result)
     return conversations
 
 
 def _continued(
-    conversations: list[Conversation], asked: list[Said], answered: list[Said]
+    conversations: list[Conversation],
+    asked: Turns,
+    answered: Turns,
 ) -> Conversation | None:
     """Return the conversation that a step continues: of the longest input, of equal ones the last."""
-    near = reversed(conversations[-_NEAR:])
-    continued = [talk for talk in near if talk.is_continued(asked, answered)]
-    return max(continued, key=lambda talk: len(talk.input), default=None)
+    longest: Conversation | None = None
+    for talk in conversations[-_NEAR:]:
+        if talk.is_continued(asked, answered):
+            is_shorter = longest and len(talk.input) < len(longest.input)
+            longest = longest if is_shorter else talk
+    return longest
 
 
-def _is_whole(asked: list[Said]) -> bool:
+def _is_whole(asked: Turns) -> bool:
     """Return whether an input begins a conversation.
 
     A framework may send only new messages: none, results of tools, or the agent's own turns.
@@ -110,33 +121,36 @@ def _is_whole(asked: list[Said]) -> bool:
     return not is_result(asked[0].message)
 
 
-def _exchange(call: Span) -> tuple[list[Said], list[Said]]:
-    asked = question_turns(call.input)
-    answered = agent_turns(call.output)
-    return [*map(said, asked)], [*map(said, answered)]
+def _exchange(call: Span) -> tuple[Turns, Turns]:
+    asked = map(said, question_turns(call.input))
+    answered = map(said, agent_turns(call.output))
+    return [*asked], [*answered]
 
 
-def _is_wrapped(call: Span, answered: list[Said]) -> bool:
+def _is_wrapped(call: Span, answered: Turns) -> bool:
     """Return whether a framework's call wraps this one of its client, and holds its answer."""
     for span in call.around():
         if span.kind == "call" and None not in (span.input, span.output):
             asked, answer = _exchange(span)
-            return says([*asked, *answer], answered)
+            return says(asked + answer, answered)
     return False
 
 
-def rest_of(before: list[Said], asked: list[Said]) -> list[Said]:
+def rest_of(before: Turns, asked: Turns) -> Turns:
     """Return the messages of an input without its first ones with which a conversation ends already."""
-    for size in range(min(len(before), len(asked)), 0, -1):
+    for size in range(len(asked), 0, -1):
         if before[-size:] == asked[:size]:
             return asked[size:]
     return asked
 
 
-def _results(spans: list[Span]) -> list[Said]:
+def _results(spans: list[Span]) -> Turns:
     """Return the results of the tools among spans."""
-    tools = [span for span in spans if span.kind == "tool"]
-    return [said(result_of(tool)) for tool in tools if tool.output is not None]
+    results = []
+    for span in spans:
+        if span.kind == "tool" and span.output is not None:
+            results.append(said(result_of(span)))
+    return results
 
 
 def result_of(tool: Span) -> Turn:
@@ -144,19 +158,28 @@ def result_of(tool: Span) -> Turn:
     return result_turn(tool.identity or tool.name, tool.output, tool.name)
 
 
-def says(messages: list[Said], answer: list[Said]) -> bool:
-    """Return whether messages hold an answer: its text without its thoughts, and its calls."""
-    spoken = [turn for turn in messages if turn.role in AGENT]
-    called = {name for turn in spoken for name in turn.called}
+def _called(turns: Turns) -> set[str]:
+    """Return the names of the tools that turns call."""
+    return {name for turn in turns for name in turn.called}
+
+
+def says(turns: Turns, answer: Turns) -> bool:
+    """Return whether turns hold an answer: its text without its thoughts, and its calls."""
+    spoken = [turn for turn in turns if turn.role in AGENT]
+    texts = [turn.text for turn in spoken]
     for part in answer:
-        text = part.text.split("</think>")[-1].strip()
-        is_shown = any(is_within(text, turn.text, _LONG) for turn in spoken)
-        if not is_shown or not called.issuperset(part.called):
+        *_, last = part.text.split("</think>")
+        text = last.strip()
+        if not any(is_within(text, whole, _LONG) for whole in texts):
             return False
-    return True
+    return _called(answer) <= _called(spoken)
 
 
-def is_within(text: str, whole: str, least: int) -> bool:
+def is_within(
+    text: str,
+    whole: str,
+    least: int,
+) -> bool:
     """Return whether a text holds this one; one shorter than `least` must be equal, as it stands in many."""
     if not text or text == whole:
         return True

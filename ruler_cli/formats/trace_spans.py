@@ -77,7 +77,7 @@ _ENDS = (
     (words("outputs output output_text"), _RESULTS, _OUTPUTS),
 )
 """The input and the output of a span: its own members, the attributes of a tool's, those of a model's."""
-_EVENT = re.compile(r"gen_ai\.(choice$|(system|user|tool|assistant)\.message$)")
+_EVENT_ROLES = words("system user tool assistant")
 _AROUND = 200
 """Spans around a span that are looked at."""
 
@@ -95,11 +95,6 @@ class Span:
     tools: Any
     raw: JsonObject
     outer: Span | None = None
-
-    @property
-    def has_ends(self) -> bool:
-        """Return whether it has an input or an output."""
-        return (self.input, self.output) != (None, None)
 
     def around(self) -> Iterator[Span]:
         """The spans around this one, the nearest first; parents may go round in circles."""
@@ -122,30 +117,30 @@ def spans_of(listed: Any, *, encoded: bool = False) -> list[Span]:
 
     `encoded`: their own inputs and outputs are JSON text.
     """
-    spans = [
-        _span(raw, parent, encoded=encoded) for raw, parent in _flat(listed)
-    ]
-    by_id = {span.identity: span for span in spans if span.identity is not None}
+    spans = []
+    by_id = {}
+    for raw, parent in _flat(listed):
+        span = _span(raw, parent, encoded=encoded)
+        spans.append(span)
+        by_id[span.identity] = span
     for span in spans:
-        span.outer = by_id.get(span.parent or "")
+        span.outer = by_id.get(span.parent) if span.parent else None
+    # dates sort as the texts that they are, and so do nanoseconds
     try:
-        return sorted(spans, key=_start)
+        return sorted(spans, key=lambda span: first_at(span.raw, *_STARTS))
     except TypeError:
         return spans
 
 
-def _start(span: Span) -> Any:
-    start = first_at(span.raw, *_STARTS)
-    # nanoseconds; another text is a date, which sorts as it is
-    if is_text(start) and start.isdecimal() and len(start) < 30:
-        return int(start)
-    return start
-
-
-def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
+def _span(
+    raw: JsonObject,
+    parent: str | None,
+    *,
+    encoded: bool,
+) -> Span:
     if is_object(raw.get("span_data")):
         raw = {**raw["span_data"], **raw}
-    attributes = _attributes(raw)
+    attributes = {**_event_messages(raw), **_attributes(raw)}
     kind = _kind(raw, attributes)
     tool = kind == "tool"
     ends = []
@@ -158,13 +153,6 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
             end = _value(attributes, of_tool if tool else of_model, text=tool)
         ends.append(end)
     inputs, outputs = ends
-    has_choices = is_object(outputs) and "choices" in outputs
-    if kind == "other" and has_choices and items(lookup(inputs, "messages")):
-        kind = "call"
-    if kind == "call" and None in (inputs, outputs):
-        asked, answered = _event_messages(raw)
-        inputs = asked if inputs is None else inputs
-        outputs = answered if outputs is None else outputs
     system = decoded(attributes.get("gen_ai.system_instructions"))
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
@@ -194,7 +182,12 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
     return "call" if messages and _AGENTS.isdisjoint(kinds) else "other"
 
 
-def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
+def _value(
+    attributes: JsonObject,
+    names: Names,
+    *,
+    text: bool = False,
+) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
         value = lookup(attributes, name)
@@ -207,31 +200,24 @@ def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
     return None
 
 
-def _event_messages(raw: JsonObject) -> tuple[Any, Any]:
-    """The input and output in events of the span."""
+def _event_messages(raw: JsonObject) -> dict[str, Any]:
+    """The messages in events of a span, as attributes."""
     asked = []
     answered = []
     for event in objects(raw.get("events")):
         body = _attributes(event) or event
-        both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
-        if any(both):
-            return both
-        name = first_of(event, ("name", "event.name")) or body.get("event.name")
-        match = _EVENT.match(str(name))
-        if match and match[2]:
+        stated = first_of(event, ("name", "event.name"))
+        name = str(stated or body.get("event.name"))
+        kind = name.removeprefix("gen_ai.").removesuffix(".message")
+        if kind in _EVENT_ROLES:
             calls = decoded(body.get("tool_calls"))
-            message = {
-                "content": None,
-                **body,
-                "role": match[2],
-                "tool_calls": calls,
-            }
-            asked.append(message)
-        elif match:
+            message = {"content": None, **body, "tool_calls": calls}
+            asked.append({**message, "role": kind})
+        elif kind == "choice":
             message = decoded(body.get("message"))
             reply = message if is_object(message) else body
             answered.append({"role": "assistant", **reply})
-    return asked or None, answered or None
+    return {_INPUTS[0]: asked, _OUTPUTS[0]: answered}
 
 
 def _flat(
@@ -309,11 +295,11 @@ def _pairs(listed: Any) -> dict[str, Any]:
 def _any_value(value: Any) -> Any:
     """The value in OTLP's AnyValue; other values as they are."""
     for key, inner in value.items() if is_object(value) else ():
-        match key.replace("_", "").lower():
-            case "stringvalue" | "boolvalue" | "doublevalue" | "intvalue":
-                return inner
-            case "arrayvalue":
-                return [*map(_any_value, items(inner.get("values")))]
-            case "kvlistvalue":
-                return _pairs(inner.get("values"))
+        kind = key.replace("_", "").lower()
+        if kind == "arrayvalue":
+            return [*map(_any_value, items(inner.get("values")))]
+        if kind == "kvlistvalue":
+            return _pairs(inner.get("values"))
+        if kind.endswith("value"):
+            return inner
     return value

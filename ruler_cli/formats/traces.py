@@ -21,10 +21,10 @@ from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
+    first_of,
     is_object,
     is_text,
     items,
-    json_value,
     lookup,
     objects,
     words,
@@ -89,12 +89,7 @@ def _listed(record: JsonObject) -> list[Any]:
     """Return the spans of a record as they stand."""
     if is_text(record.get("run_type")):
         return [record]
-    for holder in (record, _trace(record)):
-        for path in _SPANS:
-            listed = items(lookup(holder, path))
-            if objects(listed):
-                return listed
-    return []
+    return items(first_of(record, _SPANS) or first_of(_trace(record), _SPANS))
 
 
 def read_trace(record: JsonObject) -> Rollout:
@@ -111,17 +106,7 @@ def read_trace(record: JsonObject) -> Rollout:
     conversations = conversations_of(spans)
     further = []
     if conversations:
-        question = messages_of(task, "user") or []
-        main = _main(conversations, question)
-        messages = main.messages
-        if not _is_asked(question, conversations):
-            messages = [*question, *messages]
-        elif (
-            first_agent_turn(messages) == 0
-        ):  # no message before it tells the task
-            later = [turn for turn in messages if turn.get("role") == "user"]
-            question = question or later[:1] or as_turn("user", task)
-            messages = [*question, *messages]
+        main, messages = _main(conversations, task)
         messages += _unsaid(final, conversations)
         further = [talk.messages for talk in conversations if talk is not main]
     else:
@@ -130,42 +115,39 @@ def read_trace(record: JsonObject) -> Rollout:
     for span in spans:
         if span.kind == "call" and not tools:
             tools = span.tools or offered_tools(span.input)
-    outcome = _outcome(record, spans)
-    return Rollout(messages, (), tuple(further), tools or None, outcome=outcome)
+    return Rollout(
+        messages,
+        histories=tuple(further),
+        tools=tools or None,
+        outcome=_outcome(record, spans),
+    )
 
 
 def _ends(
-    record: JsonObject, spans: list[Span], *, encoded: bool
+    record: JsonObject,
+    spans: list[Span],
+    *,
+    encoded: bool,
 ) -> tuple[Any, Any]:
-    """Return the input and output of the first span without a parent; one that it lacks is the trace's own."""
-    outermost = [span for span in spans if span.parent is None]
-    outermost = outermost or [span for span in spans if span.outer is None]
-    roots = [
-        span for span in outermost if span.kind == "other" and span.has_ends
-    ]
+    """Return the trace's own input and output; what it lacks is that of its first or last outermost span."""
+    roots = []
+    for span in spans:
+        if span.outer is None and span.kind == "other":
+            roots.append(span)
     trace = _trace(record)
     if is_text(record.get("run_type")):
         trace = {}
-    task = _parsed(first_at(trace, *_INPUTS))
+    task = decoded(first_at(trace, *_INPUTS))
     final = first_at(trace, *_OUTPUTS)
     if trace is not record:
-        task = _parsed(task)
-        final = _parsed(final)
+        task = decoded(task)
+        final = decoded(final)
     # a text in the output is the model's, even if it reads as JSON, unless all values are JSON text
-    again = _parsed(final)
-    if encoded or is_text(again):
-        final = again
-    tasks = [span.input for span in roots]
-    finals = [span.output for span in reversed(roots)]
-    # of several roots none is the trace's
-    at = 0 if len(roots) > 1 else len(roots)
-    tasks.insert(at, task)
-    finals.insert(at, final)
+    if encoded or is_text(decoded(final)):
+        final = decoded(final)
+    tasks = [task, *(root.input for root in roots)]
+    finals = [final, *(root.output for root in reversed(roots))]
     return _first_stated(tasks), _first_stated(finals)
-
-
-def _parsed(value: Any) -> Any:
-    return json_value(value, text=True)
 
 
 def _first_stated(values: list[Any]) -> Any:
@@ -173,49 +155,64 @@ def _first_stated(values: list[Any]) -> Any:
 
 
 def _main(
-    conversations: list[Conversation], question: Messages
-) -> Conversation:
-    """Return the first conversation with the task, outside all tools if there is one."""
+    conversations: list[Conversation], task: Any
+) -> tuple[Conversation, Messages]:
+    """Return the first conversation with the task, best outside all tools, and its messages behind the task."""
+    question = messages_of(task, "user") or []
 
     def rank(talk: Conversation) -> tuple[bool, int]:
         # a sub-agent's conversation is one tool deeper
         kinds = [span.kind for span in talk.begin.around()]
         return not _is_asked(question, [talk]), kinds.count("tool")
 
-    return min(conversations, key=rank)
+    main = min(conversations, key=rank)
+    messages = main.messages
+    is_asked = _is_asked(question, conversations)
+    if is_asked and first_agent_turn(messages) > 0:
+        return main, messages
+    if is_asked and not question:
+        # no message before the agent's first turn tells the task
+        later = [turn for turn in messages if turn.get("role") == "user"]
+        question = later[:1] or as_turn("user", task)
+    return main, [*question, *messages]
 
 
 def _is_asked(question: Messages, conversations: list[Conversation]) -> bool:
     """Return whether the last text of a user is empty, or stands in an input of the conversations."""
-    texts = [text_of(m) for m in question if m.get("role") == "user"]
-    if not texts or not texts[-1]:
-        return True
-    asked = [turn for talk in conversations for turn in talk.input]
-    return any(
-        is_within(texts[-1], text_of(turn.message), _WORD) for turn in asked
-    )
+    text = ""
+    for message in question:
+        if message.get("role") == "user":
+            text = text_of(message)
+    for talk in conversations:
+        asked = [text_of(turn.message) for turn in talk.input]
+        if any(is_within(text, whole, _WORD) for whole in asked):
+            return True
+    return not text
 
 
 def _unsaid(final: Any, conversations: list[Conversation]) -> Messages:
     """Return the root's final answer as a turn; none if a conversation has it."""
-    spoken = [
-        turn for talk in conversations for turn in (*talk.input, *talk.output)
-    ]
     output = messages_of(final, "assistant") or []
-    answers = [m for m in output if m.get("role") in OWN_ROLES and text_of(m)]
-    last = (answers or output)[-1:]
-    if last:
-        is_said = says(spoken, [said(last[0])])
-    else:
-        is_said = any(
-            final == _parsed(turn.text) for turn in spoken if turn.role in AGENT
-        )
-    if is_said:
-        return []
+    answers = []
+    for message in output:
+        if message.get("role") in OWN_ROLES and text_of(message):
+            answers.append(message)
+    last = [*map(said, (answers or output)[-1:])]
+    for talk in conversations:
+        if last and says(talk.turns, last):
+            return []
+        for turn in talk.turns:
+            is_agent = turn.role in AGENT
+            if not last and is_agent and final == decoded(turn.text):
+                return []
     return answers[-1:] or as_turn("assistant", final)
 
 
-def _without_calls(task: Any, final: Any, spans: list[Span]) -> Messages:
+def _without_calls(
+    task: Any,
+    final: Any,
+    spans: list[Span],
+) -> Messages:
     """Return the turns of a trace without model calls: the root's input, the tools as they ran, its output."""
     answer = _answer(task, final)
     if not answer:
@@ -265,24 +262,21 @@ def _has_more(value: Any) -> bool:
 
 def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
     """Return the only number of Langfuse's scores, Phoenix's annotations, LangSmith's feedback."""
-    holders = {id(record): record, id(_trace(record)): _trace(record)}
-    for span in spans:
-        holders[id(span.raw)] = span.raw
+    holders = [record, _trace(record), *(span.raw for span in spans)]
     numbers = []
-    for holder in holders.values():
+    for holder in {id(holder): holder for holder in holders}.values():
         for path in _SCORES:
             scores = [score for _, score in every(holder, path)]
-            numbers += [
-                score for score in scores if isinstance(score, int | float)
-            ]
+            numbers += [s for s in scores if isinstance(s, int | float)]
     return numbers[0] if len(numbers) == 1 else None
 
 
 def item_key(record: JsonObject) -> str | None:
     """Return the item of a data set on which a trace ran; None if it names none."""
     trace = _trace(record)
-    metadata = {"metadata": decoded(trace.get("metadata"))}
-    for holder in (record, trace, metadata, *_listed(record)):
+    metadata = decoded(trace.get("metadata"))
+    holders = [record, trace, {"metadata": metadata}]
+    for holder in holders + _listed(record):
         for path in _ITEMS:
             item = lookup(holder, path)
             if isinstance(item, str | int) and item != "":
@@ -292,8 +286,11 @@ def item_key(record: JsonObject) -> str | None:
 
 def is_spans(record: JsonObject) -> bool:
     """Return whether spans hold something that a model was asked or said."""
-    spans = spans_of(record.get("spans"))
-    return any(span.kind == "call" or span.has_ends for span in spans)
+    for span in spans_of(record.get("spans")):
+        ends = (span.input, span.output)
+        if span.kind == "call" or ends != (None, None):
+            return True
+    return False
 
 
 def is_langfuse(record: JsonObject) -> bool:

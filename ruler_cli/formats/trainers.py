@@ -21,7 +21,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    first,
     first_at,
     first_of,
     is_list,
@@ -69,12 +68,14 @@ def is_verl(record: JsonObject) -> bool:
 
 def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
     """Name the session of verl's V1, whose outputs are one rollout."""
-    return replace(rollout, member=record["uid"].rpartition("_")[0])
+    session, _, _ = record["uid"].rpartition("_")
+    return replace(rollout, member=session)
 
 
 def verl_group(record: JsonObject) -> str:
     """Return the group of a `uid`, which ends with the numbers of the session and of the output."""
-    group: str = record["uid"].rsplit("_", 2)[0]
+    group: str
+    group, *_ = record["uid"].rsplit("_", 2)
     return group
 
 
@@ -89,15 +90,18 @@ def gym_key(record: JsonObject) -> str | None:
     if not task:  # the part of the output before the agent's first turn
         output = _gym_conversations(lookup(record, "response.output"))[-1]
         task = output[: first_agent_turn(output)]
-    return (
-        hashed_key("input", [asked.get("instructions"), task]) if task else None
-    )
+    if not task:
+        return None
+    return hashed_key("input", [asked.get("instructions"), task])
 
 
 def _gym_task(asked: JsonObject) -> str | None:
     """Return the task of a request with an empty input; never `instance_dict`, which holds the solution."""
-    texts = (lookup(asked, f"metadata.{name}") for name in GYM_TASKS)
-    return first(t for t in texts if is_text(t) and t.strip())
+    for name in GYM_TASKS:
+        text = lookup(asked, f"metadata.{name}")
+        if is_text(text) and text.strip():
+            return text
+    return None
 
 
 def _gym_conversations(output: Any) -> list[Messages]:
@@ -106,11 +110,11 @@ def _gym_conversations(output: Any) -> list[Messages]:
     A list that no other one continues stays: a context that was compacted, another attempt.
     """
     if not items(output) or not all(map(is_list, output)):
-        return [check_messages(output, "response.output")]
-    parts = last_states(
-        check_messages(item, "response.output") for item in output
-    )
-    return last_states(parts[::-1])[::-1]
+        output = [output]
+    parts = [check_messages(part, "response.output") for part in output]
+    # neither one that a later list continues, nor one that an earlier one does
+    backwards = last_states(reversed(last_states(parts)))
+    return backwards[::-1]
 
 
 def read_gym(record: JsonObject) -> Rollout:
@@ -158,16 +162,13 @@ _GROUP = ("tag", "group_id", "episode_id", "seed")
 
 def with_environment(record: JsonObject, rollout: Rollout) -> Rollout:
     """Add the group of a conversation of ROLL's agents, and its reward if no column has it."""
-    i = int(rollout.places[0][1])
-    about = json_value(
-        column(record, "trajectory_data", len(record["messages"]))[i]
-    )
+    number = int(rollout.places[0][1])
+    listed = column(record, "trajectory_data", len(record["messages"]))
+    about = json_value(listed[number])
     env = lookup(about, "env_info")
-    key = (
-        "_".join(str(env.get(name)) for name in _GROUP)
-        if is_object(env)
-        else None
-    )
+    key = None
+    if is_object(env):
+        key = "_".join(str(env.get(name)) for name in _GROUP)
     reward = item_at(record, "scores[]", rollout.places)
     if reward is None:
         reward = lookup(about, "reward_info.episode_reward")
@@ -179,15 +180,17 @@ def with_transcript(_: JsonObject, rollout: Rollout) -> Rollout:
     message, *more = rollout.messages
     if more or message.get("role") != "user":
         return rollout
-    return replace(rollout, messages=[{**message, "role": TRANSCRIPT}])
+    whole = {**message, "role": TRANSCRIPT}
+    return replace(rollout, messages=[whole])
 
 
 def _correct(metrics: Any) -> Any:
     """The metric `correct`, else the first whose name has that word; None if there is none."""
     if not is_object(metrics):
         return None
-    named = (value for name, value in metrics.items() if "correct" in name)
-    return metrics.get("correct", first(named))
+    named = [name for name in metrics if "correct" in name]
+    names = ["correct", *named]
+    return first_at(metrics, *names)
 
 
 _EXAMPLE = words("example_id env_name task step info.env_id")
@@ -195,15 +198,14 @@ _EXAMPLE = words("example_id env_name task step info.env_id")
 
 def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
-    example, *more = (lookup(record, path) for path in _EXAMPLE)
-    stated = [
-        number
-        for number in more
-        if isinstance(number, str | int | list) and number != []
-    ]
-    return (
-        key_text([example, *stated]) if stated and example is not None else None
-    )
+    example, *more = [lookup(record, path) for path in _EXAMPLE]
+    stated = []
+    for value in more:
+        if isinstance(value, str | int | list) and value != []:
+            stated.append(value)
+    if example is None or not stated:
+        return None
+    return key_text([example, *stated])
 
 
 def with_metric(record: JsonObject, rollout: Rollout) -> Rollout:
@@ -219,10 +221,10 @@ def read_trace(trace: JsonObject) -> Rollout:
             "has no messages in `nodes` (the rollout ended before the first turn)"
         )
     parents = [node.get("parent") for node in nodes]
-    for i, parent in enumerate(parents):
-        if parent is not None and parent not in range(i):
+    for number, parent in enumerate(parents):
+        if parent is not None and parent not in range(number):
             raise UnreadableError(
-                f"`nodes[{i}]` has no earlier node as its `parent`"
+                f"`nodes[{number}]` has no earlier node as its `parent`"
             )
     branches = []
     for leaf in sorted({*range(len(nodes))}.difference(parents)):
@@ -231,16 +233,25 @@ def read_trace(trace: JsonObject) -> Rollout:
         while at is not None:
             messages.append(nodes[at]["message"])
             at = parents[at]
-        branches.append(check_messages(messages[::-1], "nodes"))
+        messages.reverse()
+        branches.append(check_messages(messages, "nodes"))
     *parts, last = branches
-    outcomes = [_correct(trace.get(name)) for name in ("metrics", "rewards")]
-    outcome = first(value for value in outcomes if value is not None)
+    outcome = _correct(trace.get("metrics"))
+    if outcome is None:
+        outcome = _correct(trace.get("rewards"))
     if is_object(outcome):
         outcome = outcome.get("score")
-    # of earlier attempts, too
-    ended = "" if trace.get("ok") else ending("errors", trace.get("errors"))
+    ended = ""
+    if not trace.get("ok"):  # else the errors are of earlier attempts
+        ended = ending("errors", trace.get("errors"))
     tools = tools_of(trace)
-    return Rollout(last, (), tuple(parts), tools, outcome=outcome, ended=ended)
+    return Rollout(
+        last,
+        histories=tuple(parts),
+        tools=tools,
+        outcome=outcome,
+        ended=ended,
+    )
 
 
 def read_episode(record: JsonObject) -> Rollouts:
@@ -259,39 +270,43 @@ def _rollouts(
 
     Members of several roles, at the path `role`, are parts of one rollout.
     """
-    members = {
-        i: value
-        for i, value in enumerate(items(record.get(name)))
-        if lookup(value, "agent.trainable") is not False
-    }
+    members = {}
+    for number, value in enumerate(items(record.get(name))):
+        if lookup(value, "agent.trainable") is not False:
+            members[number] = value
     if not members:
         raise UnreadableError(
             f"has no `{name}` of an agent that is `trainable`: nothing here is to be scored"
         )
     roles = {key_text(lookup(value, role)) for value in members.values()}
-    episode = first_of(record, ("episode_id", "id"))
-    episode = episode or hashed_key("episode", record[name])
-    member = key_text(episode) if len(roles) > 1 else None
-    rollouts = [
-        read_or_error((name, i), read, value, member=member, **shared)
-        for i, value in members.items()
-    ]
-    if all(rollout.error is not None for rollout in rollouts):
-        raise UnreadableError(
-            f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}"
+    member = None
+    if len(roles) > 1:
+        episode = first_of(record, ("episode_id", "id"))
+        member = key_text(episode or hashed_key("episode", record[name]))
+    rollouts = []
+    for number, value in members.items():
+        path = (name, number)
+        rollouts.append(
+            read_or_error(path, read, value, member=member, **shared)
         )
+    errors = [rollout.error for rollout in rollouts]
+    if None not in errors:
+        raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {errors[0]}")
     return rollouts
+
+
+_TASKS = words("task traces.0.task")
 
 
 def task_key(record: JsonObject) -> str | None:
     """Return a hash of the task's data; None if the task has a key or hash of its own, or no data."""
-    tasks = ("task", "traces.0.task")
-    key = first_at(
-        record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash"))
-    )
-    data = first_at(record, *(f"{task}.data" for task in tasks))
-    if key is None and data is not None:
-        return hashed_key("task", data)
+    for task in _TASKS:
+        if first_at(record, f"{task}.key", f"{task}.hash") is not None:
+            return None
+    for task in _TASKS:
+        data = lookup(record, f"{task}.data")
+        if data is not None:
+            return hashed_key("task", data)
     return None
 
 
@@ -317,9 +332,9 @@ def rllm_key(record: JsonObject) -> str | None:
         task = hashed_key("task", record["task"])
     if task is None:
         return None
-    return key_text(task) + (
-        "" if step is None else f" in step {key_text(step)}"
-    )
+    if step is None:
+        return key_text(task)
+    return f"{key_text(task)} in step {key_text(step)}"
 
 
 def read_rllm(record: JsonObject) -> Rollouts:
@@ -327,18 +342,16 @@ def read_rllm(record: JsonObject) -> Rollouts:
 
     def read(value: Any) -> Rollout:
         """Read the conversations of a trajectory's steps that no later step continues."""
-        steps = objects(lookup(value, "steps"))
-        listed = filter(
-            None, (items(step.get("chat_completions")) for step in steps)
-        )
-        talks = last_states(
-            check_messages(m, "chat_completions") for m in listed
-        )
-        if not talks:
+        listed = []
+        for step in objects(lookup(value, "steps")):
+            if talk := items(step.get("chat_completions")):
+                listed.append(check_messages(talk, "chat_completions"))
+        if not listed:
             raise UnreadableError(
                 "has no `chat_completions` in its steps: the workflow did not record them"
             )
-        return Rollout(talks[-1], histories=tuple(talks[:-1]))
+        *earlier, last = last_states(listed)
+        return Rollout(last, histories=tuple(earlier))
 
     outcome = record.get("is_correct")
     return _rollouts(record, "trajectories", "name", read, outcome=outcome)

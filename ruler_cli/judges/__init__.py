@@ -1,1 +1,1 @@
-"""Messages → reply text and usage: over HTTP, through litellm, offline, simulated."""
+"""Messages → reply text and usage: over HTTP, through litellm, offline."""

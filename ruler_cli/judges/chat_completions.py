@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, Literal
@@ -209,16 +209,12 @@ class ChatJudge(Judge):
         field()
     )  # a dataclass takes the property of the base for a default
     model: str
-    base: str | None
-    key: str | None = field(repr=False)
     timeout: float
     params: Mapping[str, Any]
     answer_format: AnswerFormat
-    secrets: Sequence[str] = field(default=(), init=False, repr=False)
-    """Texts of the parameters that may be secrets, the longest first."""
-    secret: Secret = field(default=None, init=False, repr=False)
-    """The key, and these, which are removed from every message and reply, once the judge is open."""
-    who: str = field(default="the judge", init=False)
+    secret: Secret = field(default=None, repr=False)
+    """The key, and texts of the parameters that may be secrets: they are removed from every message and reply."""
+    who: str = "the judge"
     """The judge in sentences, with the proxy before it."""
     usable: Callable[[Reply, Request], bool] = field(
         default=lambda reply, _: bool(reply.text.strip()),

@@ -145,16 +145,6 @@ class DecisionJudge(Judge):
     route: Route
     _answered: bool = field(default=False, init=False)
 
-    @property
-    def base(self) -> str:
-        """The address."""
-        return self.client.base
-
-    @property
-    def key(self) -> str | None:
-        """The key."""
-        return self.client.key
-
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more by the other API if the endpoint may lack this one."""
         return await in_time(self.client.timeout, self._ask(request))
@@ -193,12 +183,12 @@ class DecisionJudge(Judge):
         return await self.client.post(route.path, body)
 
     async def __aenter__(self) -> Self:
-        """Open the session."""
-        await self.client.open()
+        """Open the connections."""
+        await self.client.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
+        await self.client.__aexit__()
 
 
 def _lacks_route(answer: Reply | CallError | ErrorResponse) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Self
 
 import aiohttp
 from multidict import CIMultiDict
@@ -17,38 +17,38 @@ from ruler_cli.judges.network import advice, judge_through, proxy_of, trusted
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.judges.replies import LARGEST, TOO_LARGE
 from ruler_cli.judges.streams import is_stream
-from ruler_cli.types import CallError, Reply, Secret, clean
+from ruler_cli.types import CallError, Reply, clean
 
 _PIECES = 32
 """Times that a stream may be larger than an answer."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
-_OF_KEY = "api-key"
-"""Azure's header of a key; it takes the place of a bearer's."""
 
 
-@dataclass(slots=True)
 class HttpClient:
-    """The way to the endpoint at `base`, with further `headers` and a `query` in each call.
+    """The way to an endpoint, with the same headers and query in each call; open while it is used as a context."""
 
-    `secrets` are texts of the parameters that may be secrets, the longest first.
-    """
-
-    base: str
-    key: str | None = field(repr=False)
-    timeout: float
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    query: str = field(default="", repr=False)
-    secrets: Sequence[str] = field(default=(), repr=False)
-    who: str = field(default="the judge", init=False)
-    """The judge in sentences, with the proxy before it."""
-    _session: aiohttp.ClientSession = field(init=False, repr=False)
-    _proxy: str | None = field(default=None, init=False, repr=False)
-
-    @property
-    def secret(self) -> Secret:
-        """The key and the secrets, which are removed from every message and reply."""
-        return (*self.secrets, self.key or "")
+    def __init__(
+        self,
+        base: str,
+        headers: Mapping[str, str],
+        query: str,
+        timeout: float,
+        secret: Sequence[str],
+    ) -> None:
+        """`secret` are texts that are removed from every message and reply, the longest first."""
+        self.base = base
+        self.timeout = timeout
+        self.secret = secret
+        # aiohttp would read the environment for every call
+        self._proxy = proxy_of(base)
+        self.who = judge_through(self._proxy)
+        """The judge in sentences, with the proxy before it."""
+        self._query = query
+        self.headers = CIMultiDict({"Content-Type": "application/json"})
+        for name, value in headers.items():
+            # it replaces another in any case
+            self.headers[name] = value
 
     async def post(
         self,
@@ -57,7 +57,7 @@ class HttpClient:
     ) -> Reply | CallError | ErrorResponse:
         """Post a body to a path of the endpoint."""
         secret = self.secret
-        url = f"{self.base}/{path}{self.query}"
+        url = f"{self.base}/{path}{self._query}"
         try:
             async with self._session.post(
                 url, data=body, allow_redirects=False
@@ -94,31 +94,22 @@ class HttpClient:
             return CallError("transport", broke, "call")
         return read_response(response.status, data, response.headers, secret)
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
-        headers = CIMultiDict({"Content-Type": "application/json"})
-        # aiohttp would read the environment for every call
-        self._proxy = proxy_of(self.base)
-        self.who = judge_through(self._proxy)
-        if self.key and _OF_KEY not in self.headers:
-            headers["Authorization"] = f"Bearer {self.key}"
-        for (
-            name,
-            value,
-        ) in self.headers.items():  # one replaces another in any case
-            headers[name] = value
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, ttl_dns_cache=300, ssl=trusted(self.base)
             ),
+            # no judge is told what it said before
+            cookie_jar=aiohttp.DummyCookieJar(),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
             timeout=aiohttp.ClientTimeout(
                 sock_connect=min(_CONNECT, self.timeout)
             ),
-            headers=headers,
+            headers=self.headers,
             proxy=self._proxy,
         )
+        return self
 
-    async def close(self) -> None:
-        """Close the session."""
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()

@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -46,11 +46,8 @@ from ruler_cli.judges.provider_errors import (
 )
 from ruler_cli.judges.providers import (
     finds_key,
-    has_credentials,
-    is_installed,
     key_variables,
     missing_key,
-    model_info,
     provider_of,
     refuse_needs,
     unknown_judge,
@@ -68,6 +65,7 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
+    secret_texts,
     words_of,
 )
 
@@ -187,6 +185,8 @@ def _unanswered(
 class LitellmJudge(ChatJudge):
     """A judge that litellm calls by its name."""
 
+    base: str | None = field(default=None, kw_only=True)
+    key: str | None = field(default=None, kw_only=True, repr=False)
     _litellm: Any = None
     _finds: bool = False
     _marks: bool = False
@@ -265,24 +265,14 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
-        if model_info(self.model).responses and not is_installed("mcp"):
-            problem = "is answered at /v1/responses only, which litellm asks with the package mcp"
-            remedy = (
-                "pip install mcp, or name it openai/NAME, with --api-base URL of OpenAI's protocol "
-                "(Azure's ends in /openai/v1)"
-            )
-            raise UsageError(problem, remedy, place=f"judge {self.name}")
         load_dotenv()  # as litellm does when it is imported
         key = self.key or getattr(sys.modules.get("litellm"), "api_key", None)
         named = {"key": bool(key), "base": bool(self.base)}
         if refuse_needs(self.name, provider, self.params, **named):
             return
-        keys = (
-            _litellm().validate_environment(self.model).get("missing_keys")
-            or []
-        )
-        known = has_credentials(provider, self.params)
-        if len(keys) == 1 and keys[0].endswith("_API_KEY") and not known:
+        needed = _litellm().validate_environment(self.model)
+        keys = needed.get("missing_keys") or []
+        if len(keys) == 1 and keys[0].endswith("_API_KEY"):
             raise missing_key(self.name, keys[0])
 
     async def __aenter__(self) -> Self:
@@ -293,7 +283,7 @@ class LitellmJudge(ChatJudge):
         keys = map(os.environ.get, key_variables(provider))
         # a key that litellm finds by itself is removed from messages, too
         key = self.key or next(filter(None, keys), named_key)
-        self.secret = (*self.secrets, key or "")
+        self.secret = (*secret_texts(self.secret), key or "")
         self._finds = finds_key(provider)
         self._marks = provider == "anthropic"
         # most have an address of their own, which only litellm knows
@@ -362,9 +352,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     """
     how = replace(first_format(settings, None), stream="")
     model = settings.model
-    judge = LitellmJudge(
-        model, model, None, None, settings.timeout, settings.params, how
-    )
+    judge = LitellmJudge(model, model, settings.timeout, settings.params, how)
 
     @lru_cache(4096)
     def template(max_tokens: int | None) -> dict[str, Any]:
@@ -419,15 +407,10 @@ def _template(
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    how = judge.answer_format
     request = Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
-    raw: dict[str, Any] = {}
-    for i in range(len(how.forms)):
-        arguments = judge.arguments(request, replace(how, forms=how.forms[i:]))
-        del arguments["api_key"]
-        raw = dict(return_raw_request(CallTypes.completion, arguments))
-        if "UnsupportedParamsError" not in str(raw.get("error")):
-            break
+    arguments = judge.arguments(request, judge.answer_format)
+    del arguments["api_key"]
+    raw = return_raw_request(CallTypes.completion, arguments)
     body = raw.get("raw_request_body")
     headers = raw.get("raw_request_headers") or {}
     if not isinstance(body, dict):

@@ -23,9 +23,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import orjson
 
+from ruler_cli.errors import UsageError
 from ruler_cli.types import Criterion, Judge, Reply, Request, Usage
 
 BEST = 0.8
@@ -224,6 +226,13 @@ class Offline(Judge):
         ratings = rate(shown.values())
         asked = {label: ratings[shown[label]] for label in request.labels}
         return reply_with(asked, request)
+
+
+def judge_of(params: Mapping[str, Any]) -> Offline:
+    """Return the judge; UsageError for any parameter."""
+    if params:
+        raise UsageError("takes no parameters", place="judge offline")
+    return Offline()
 
 
 def reply_with(

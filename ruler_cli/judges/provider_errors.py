@@ -321,17 +321,17 @@ def error_of(data: bytes) -> tuple[str, str]:
         return "", _page(data)
     if isinstance(value, list) and value:  # Gemini's OpenAI endpoint
         value = value[0]
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return "", str(value)[:_LONGEST]
     codes = " ".join(list(_codes(value, _DEEP))[:_MOST])
     error = value.get("error") or value
-    if not isinstance(error, Mapping):
+    if not isinstance(error, dict):
         return codes, str(error)[:_LONGEST]
     named = error.get("message") or error.get("detail") or error.get("msg")
     text = _text(named or error)
     message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
     metadata = error.get("metadata")
-    if isinstance(metadata, Mapping) and (raw := metadata.get("raw")):
+    if isinstance(metadata, dict) and (raw := metadata.get("raw")):
         message += f": {_text(raw)}"  # OpenRouter: the provider's message
     return codes, message[:_LONGEST]
 
@@ -344,7 +344,7 @@ def _codes(
     if isinstance(value, list):
         for item in value[:_MOST]:
             yield from _codes(item, deep)
-    if not isinstance(value, Mapping) or not deep:
+    if not isinstance(value, dict) or not deep:
         return
     for name, item in value.items():
         if (
@@ -363,10 +363,10 @@ def _text(message: Any) -> str:
         parts = (
             f"{part.get('loc', '')}: {part.get('msg', '')}"
             for part in message
-            if isinstance(part, Mapping)
+            if isinstance(part, dict)
         )
         return "; ".join(parts) or str(message)
-    if isinstance(message, Mapping):  # TypeSafe's
+    if isinstance(message, dict):  # TypeSafe's
         return str(message.get("message") or message)
     return str(message)
 
@@ -436,7 +436,10 @@ def _left(
     names: Iterable[str],
 ) -> int | None:
     for name in names:
-        if number := _LEFT.fullmatch(str(headers.get(name))[:_VALUE]):
+        stated = headers.get(name)
+        if stated is None:
+            continue
+        if number := _LEFT.fullmatch(str(stated)[:_VALUE]):
             return 0 if number[1] else int(number[2])
     return None
 

@@ -5,13 +5,12 @@ Prices and limits come from the list that is part of litellm.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
@@ -20,15 +19,15 @@ from ruler_cli.settings.parameters import body_of
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage, words_of
 
-EMBEDDED = ("offline", "simulated")
-"""Judges without a model."""
+EMBEDDED = {"offline": "ruler_cli.judges.offline"}
+"""Judges without a model, by their modules."""
 OWN_ENGINES = words_of("hosted_vllm vllm sglang ollama ollama_chat lm_studio")
 QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
 """Engines that have calls wait in a queue, however many, and refuse none."""
 
 
 class MissingCredentialsError(UsageError):
-    """This machine lacks the key, login, account or SDK of a judge; the message names what to give."""
+    """This machine lacks the key of a judge; the message names what to set."""
 
 
 def missing_key(name: str, variable: str) -> MissingCredentialsError:
@@ -54,34 +53,18 @@ def unknown_judge(name: str) -> UsageError:
     )
 
 
-_AZURE_KEYS = """AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CLIENT_SECRET
-AZURE_PASSWORD"""
-
-
-class Needs(NamedTuple):
-    """The needs of a provider: any of its keys, a package, and what its SDK finds."""
-
-    keys: tuple[str, ...]
-    package: str = ""
-    login: str = ""
-
-
 NEEDS = {
-    "anthropic": Needs(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
-    "azure": Needs(words_of(_AZURE_KEYS)),
-    "bedrock": Needs(
-        ("AWS_BEARER_TOKEN_BEDROCK",),
-        package="boto3",
-        login="an AWS login (aws configure)",
-    ),
-    "gemini": Needs(("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "vertex_ai": Needs(
-        ("VERTEXAI_CREDENTIALS",),
-        package="google.auth",
-        login="Google's application default credentials (gcloud auth application-default login)",
-    ),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure": words_of("""
+AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CLIENT_SECRET AZURE_PASSWORD
+"""),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "vertex_ai": ("VERTEXAI_CREDENTIALS",),
 }
-"""The needs that are checked before anything is read; those of other providers are litellm's to know."""
+"""The variables of keys, any of which is enough; those of other providers are litellm's to know."""
+_SDKS = ("bedrock", "vertex_ai")
+"""Providers whose SDK finds a login by itself: if it is missing, or there is none, the first call says so."""
 _HOMELESS = ("azure", "hosted_vllm", "lm_studio", "vllm")
 """Providers without an address of their own."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
@@ -108,7 +91,7 @@ def key_variables(provider: str | None) -> list[str]:
     if provider is None:
         return []
     if provider in NEEDS:
-        return [*NEEDS[provider].keys]
+        return [*NEEDS[provider]]
     stems = [provider.partition("_")[0].upper().replace("-", "")]
     stems += filter(None, [_STEMS.get(provider)])
     names = []
@@ -174,8 +157,9 @@ def base_variables(provider: str) -> list[str]:
 
 def is_own_model(name: str, provider: str) -> bool:
     """Return whether litellm's list has a model, by its name with the provider, as the provider's own."""
-    own = str(listed(name).get("litellm_provider")).startswith(provider)
-    return own and "/" in name and provider not in OWN_ENGINES
+    maker = str(listed(name).get("litellm_provider"))
+    named = "/" in name and maker.startswith(provider)
+    return named and provider not in OWN_ENGINES
 
 
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
@@ -183,12 +167,6 @@ _OWN_CREDENTIALS = re.compile(
     r"(?:extra_)?headers|(?:aws|vertex(?:_ai)?)_(?!region|location|project).*|azure_ad_.*|tenant_id|api_key"
 )
 """Parameters with which a call has its credentials from elsewhere, or needs none."""
-
-
-def has_credentials(provider: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a key of a provider is set, or is among the parameters."""
-    has_key = any(map(os.environ.get, key_variables(provider)))
-    return has_key or any(map(_OWN_CREDENTIALS.fullmatch, params))
 
 
 def refuse_needs(
@@ -199,32 +177,19 @@ def refuse_needs(
     key: bool,
     base: bool,
 ) -> bool:
-    """Raise UsageError if a judge lacks a key, an address, a login or an SDK; return whether that could be known.
+    """Raise UsageError if a judge lacks a key or an address; return whether that could be known.
 
-    `key` and `base`: the user names them. An SDK that finds credentials by itself is asked if it does: no judge is
-    refused that could work.
+    `key` and `base`: the user names them. No judge is refused that could work.
     """
-    needs = NEEDS.get(provider, Needs(()))
-    known = key or (base and provider not in OWN_ADDRESS)
+    variables = key_variables(provider)
+    has_key = key or any(map(os.environ.get, variables))
+    elsewhere = base and provider not in OWN_ADDRESS
+    elsewhere = elsewhere or any(map(_OWN_CREDENTIALS.fullmatch, params))
+    satisfied = has_key or elsewhere or provider in _SDKS
     missing = []
     kind: type[UsageError] = MissingCredentialsError
-    if not known and needs.keys:
-        has_key, has_project = has_credentials(provider, params), True
-        if needs.login and not has_key:
-            has_key, has_project = _login(needs.package)
-        if not has_key:
-            missing.append(
-                " or ".join([*needs.keys[:2], needs.login]).removesuffix(" or ")
-            )
-        elif not (
-            has_project
-            or os.environ.get(_PROJECT)
-            or "vertex_project" in params
-        ):
-            missing.append(f"{_PROJECT}, or -p vertex_project=NAME")
-    if needs.package and not is_installed(needs.package):
-        package = needs.package.replace(".", "-")
-        missing.append(f"the package {package} (pip install {package})")
+    if provider in NEEDS and not satisfied:
+        missing.append(" or ".join(variables[:2]))
     variable = f"{provider.upper()}_API_BASE"
     if provider in _HOMELESS and not (base or os.environ.get(variable)):
         missing.append(f"{variable} or --api-base URL")
@@ -233,7 +198,7 @@ def refuse_needs(
         problem = f"judge {name} needs {', and '.join(missing)}"
         remedy = "set what is missing, or try the pipeline without a model: -m offline"
         raise kind(problem, remedy)
-    return known or bool(needs.keys)
+    return satisfied
 
 
 def finds_key(provider: str | None) -> bool:
@@ -246,37 +211,6 @@ def finds_key(provider: str | None) -> bool:
         return any(map(os.environ.get, key_variables(provider)))
     signs = (provider or "").startswith(SIGNING)
     return signs and not any(map(os.environ.get, _BEARERS))
-
-
-def is_installed(package: str) -> bool:
-    """Return whether a package is installed, without its import."""
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def _login(package: str) -> tuple[bool, bool]:
-    """Return whether an SDK finds credentials in the same manner as for a call, and a project with them.
-
-    It may ask the metadata service of a machine in a cloud, or programs of the user's own. After an error
-    that it does not expect the answer is yes, and the run may try.
-    """
-    scope = "https://www.googleapis.com/auth/cloud-platform"
-    try:
-        if package == "boto3":
-            session = importlib.import_module("boto3").Session()
-            return session.get_credentials() is not None, True
-        login = importlib.import_module("google.auth").default(scopes=[scope])
-    except Exception as error:  # noqa: BLE001 - the SDKs are not there to be asked for their errors
-        bases = {base.__name__ for base in type(error).__mro__}
-        return bases.isdisjoint(_NO_LOGIN), True
-    return True, login[1] is not None
-
-
-_PROJECT = "VERTEXAI_PROJECT"
-_NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
-"""Names of errors, or of their bases, of a machine without a login: a profile that is not there, for one."""
 
 
 _TIERS = {"fast": "priority", "batch": "batches"}
@@ -371,11 +305,7 @@ def listed_batch_price(name: str) -> Price | None:
     return price and price.tiers.get("batches")
 
 
-_PRICED = words_of("""
-input_cost_per_token output_cost_per_token cache_read_input_token_cost cache_creation_input_token_cost
-cache_creation_input_token_cost_above_1hr output_cost_per_reasoning_token
-""")
-"""Fields of an entry, in the order of those of a `Price`."""
+_OUTPUT = "output_cost_per_token"
 _STEP = re.compile(
     r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?"
 )
@@ -388,34 +318,44 @@ _INCLUSIVE = ("xai",)
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
     """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
-    own = {_PRICED[1]: entry.get(_PRICED[1])}
-    steps = [
-        step for step in entry.get("tiered_pricing") or () if "range" in step
-    ]
+    steps = {}
+    for step in entry.get("tiered_pricing") or ():
+        if "range" in step:
+            output = {_OUTPUT: entry.get(_OUTPUT)}
+            steps[step["range"][0]] = _rates({**output, **step})
     if steps:
-        return _ladder(
-            {step["range"][0]: _rates({**own, **step}) for step in steps}
-        )
-    fields = [
-        match.groups("") for name in entry if (match := _STEP.fullmatch(name))
-    ]
+        return _ladder(steps)
     less = entry.get("litellm_provider") in _INCLUSIVE
-    bounds = {int(k) * 1000 - less if k else 0: above for above, k, _ in fields}
-    prices = {
-        tier: _ladder({at: _rates(entry, bounds[at], tier) for at in bounds})
-        for *_, tier in fields
-    }
-    price = prices.pop("", None)
-    tiers = {tier[1:]: dear for tier, dear in prices.items() if dear}
-    return price and replace(price, tiers=tiers)
+    bounds = {}
+    tiers = set()
+    for name in entry:
+        if field_name := _STEP.fullmatch(name):
+            above, thousands, tier = field_name.groups("")
+            bound = int(thousands) * 1000 - less if thousands else 0
+            bounds[bound] = above
+            tiers.add(tier)
+    prices = {}
+    for tier in tiers:
+        ladder = {}
+        for bound, above in bounds.items():
+            ladder[bound] = _rates(entry, above, tier)
+        if price := _ladder(ladder):
+            prices[tier.removeprefix("_")] = price
+    usual = prices.pop("", None)
+    return usual and replace(usual, tiers=prices)
 
 
 def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
     """The price of the lowest bound, with those above it; None if it has none."""
-    steps = [
-        (bound, price) for bound in sorted(prices) if (price := prices[bound])
-    ]
-    return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
+    steps = []
+    for bound in sorted(prices):
+        price = prices[bound]
+        if price:
+            steps.append((bound, price))
+    if not steps:
+        return None
+    _, lowest = steps[0]
+    return replace(lowest, above=tuple(steps[:0:-1]))
 
 
 def _rates(
@@ -426,21 +366,35 @@ def _rates(
     What the list does not have for a tier costs as usual, and in a batch half of it.
     """
     rest = 0.5 if tier == "_batches" else 1.0
-    values = []
-    for name in _PRICED:
-        ways = [(above + tier, 1.0), (above, rest), (tier, 1.0), ("", rest)]
-        listed = ((entry.get(name + end), share) for end, share in ways)
-        usd = (price * share for price, share in listed if price is not None)
-        values.append(next(usd, None))
-    prompt, completion, cached, written, hourly, _ = values
+    ways = {above + tier: 1.0, above: rest, tier: 1.0, "": rest}
+    if not tier:
+        ways = {above: 1.0, "": 1.0}
+
+    def usd(name: str) -> float | None:
+        for end, share in ways.items():
+            listed_price = entry.get(name + end)
+            if listed_price is not None:
+                return float(listed_price) * share
+        return None
+
+    prompt = usd("input_cost_per_token")
+    completion = usd(_OUTPUT)
     if prompt is None or completion is None:
         return None
+    cached = usd("cache_read_input_token_cost")
     if cached is None:
         cached = prompt * _CACHED.get(entry.get("litellm_provider", ""), 1)
-    written = written or prompt
-    extra = (written - prompt, (hourly or written) - written)
-    thought = entry.get(_PRICED[-1] + above + tier, completion)
-    return Price(prompt, completion, cached, *extra, thought - completion)
+    written = usd("cache_creation_input_token_cost") or prompt
+    hourly = usd("cache_creation_input_token_cost_above_1hr") or written
+    thought = entry.get(f"output_cost_per_reasoning_token{above}{tier}")
+    return Price(
+        prompt,
+        completion,
+        cached,
+        writing=written - prompt,
+        lasting=hourly - written,
+        thinking=0.0 if thought is None else thought - completion,
+    )
 
 
 LIMITS = ("max_completion_tokens", "max_tokens")

@@ -122,7 +122,7 @@ def reply_in(
     if isinstance(content, list):
         texts = []
         for part in content:
-            text = part.get("text") if isinstance(part, Mapping) else None
+            text = part.get("text") if isinstance(part, dict) else None
             if isinstance(text, str):
                 texts.append(text)
         content = "".join(texts)
@@ -155,19 +155,18 @@ def _decided(value: Any) -> Reply | None:
 
     A list has the names of the questions in its items; a name that stands there twice is no name.
     """
+    if not isinstance(value, dict):
+        return None
     for wrapper in ("result", "response"):
-        if isinstance(value, Mapping) and isinstance(
-            value.get(wrapper), Mapping
-        ):
-            value = value[wrapper]
-    answers = value.get("answers") if isinstance(value, Mapping) else None
+        value = _object(value, wrapper) or value
+    answers = value.get("answers")
     if isinstance(answers, list):
         names = [_name_in(answer) for answer in answers]
         answers = {
             name if names.count(name) == 1 else "": answer
             for name, answer in zip(names, answers, strict=True)
         }
-    if not isinstance(answers, Mapping):
+    if not isinstance(answers, dict):
         return None
     model = value.get("model")
     cost = _object(value, "usage").get("cost")
@@ -180,7 +179,7 @@ def _decided(value: Any) -> Reply | None:
 
 
 def _name_in(answer: Any) -> str:
-    return str(answer.get("name")) if isinstance(answer, Mapping) else ""
+    return str(answer.get("name")) if isinstance(answer, dict) else ""
 
 
 def _beside(message: Mapping[str, Any]) -> str:
@@ -238,7 +237,7 @@ def _object(
 ) -> Mapping[str, Any]:
     """Return a member that is to be an object; an empty one if it is none."""
     inner = value.get(name)
-    return inner if isinstance(inner, Mapping) else {}
+    return inner if isinstance(inner, dict) else {}
 
 
 @lru_cache(16)
@@ -304,7 +303,9 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
         prompt += stored
     lasting = _object(usage, "cache_creation")
     lasting = lasting or _object(details, "cache_creation_token_details")
-    hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
+    hourly = 0
+    if lasting:
+        hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
     tier = completion.get("service_tier") or usage.get("service_tier")
     return Usage(
         prompt,
@@ -325,7 +326,9 @@ def _most(
     """Return the largest count of these names."""
     counts = [0]
     for place in places:
-        counts += [_count(place, name) for name in names]
+        for name in names:
+            if name in place:
+                counts.append(_count(place, name))
     return max(counts)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -35,13 +36,14 @@ from ruler_cli.judges.providers import (
 )
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
-from ruler_cli.settings.model_list import listed
 from ruler_cli.settings.models import AskSettings, JudgeSettings
 from ruler_cli.settings.parameters import wire_of
 from ruler_cli.types import Judge, Request
 
 if TYPE_CHECKING:
     from ruler_cli.judges.chat_completions import AnswerFormat
+    from ruler_cli.judges.http_client import HttpClient
+    from ruler_cli.judges.litellm import LitellmJudge
 
 OPENAI = "https://api.openai.com/v1"
 LOCAL = "http://localhost"
@@ -368,18 +370,31 @@ def with_eyes(
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
-    judge = _judge(settings)
-    embedded = is_embedded(settings)
-    base = getattr(judge, "base", None)
-    account = None
-    if not (embedded or settings.function):
+    _refuse_typed(settings)
+    name = settings.model
+    judge: Judge
+    base = account = None
+    if settings.function is not None:
+        from ruler_cli.judges.function import FunctionJudge
+
+        judge = FunctionJudge(settings, settings.function)
+    elif name in EMBEDDED:
+        judge = import_module(EMBEDDED[name]).judge_of(settings.params)
+    else:
+        if _is_direct(settings):
+            end = endpoint_of(settings)
+            judge = _direct_judge(settings, end)
+            base, key = end.base, end.key
+        else:
+            judge = _litellm_judge(settings)
+            base, key = judge.base, judge.key
         # no key but its hash, since the process remembers accounts
-        account = base, settings.model, hash(getattr(judge, "key", None))
+        account = base, name, hash(key)
     return ResolvedJudge(
         judge,
         model.price,
         model.context,
-        embedded,
+        is_embedded(settings),
         base,
         account,
     )
@@ -387,38 +402,22 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
 
 def refuse_judge(settings: JudgeSettings) -> None:
     """Raise the UsageError with which `resolve` refuses a judge, without the import of an HTTP client."""
-    _refuse_typed(settings)
     if _is_direct(settings):
+        _refuse_typed(settings)
         endpoint_of(settings)
     else:
-        _judge(settings)
+        resolve(settings)
 
 
 def _refuse_typed(settings: JudgeSettings) -> None:
     """Raise UsageError for a judge that cannot speak an API of decision models, or not with its parameters."""
     if settings.spoken == "chat":
-        _refuse_unlisted(settings)
         return
     if settings.function is not None or is_embedded(settings):
         problem = "speaks no API of decision models"
         place = f"judge {settings.label}"
         raise UsageError(problem, "leave out --api", place=place)
     refuse_parameters(settings.params)
-
-
-_DECIDING_NAME = re.compile(r"decid|decision|\bjev\b|\bclef\b", re.IGNORECASE)
-"""A part of the names of decision models."""
-
-
-def _refuse_unlisted(settings: JudgeSettings) -> None:
-    """Raise UsageError for what looks like a decision model, and is in no list that could tell."""
-    elsewhere = settings.api_base or settings.function
-    if settings.api != "auto" or elsewhere or listed(settings.model):
-        return
-    if _DECIDING_NAME.search(settings.model):
-        problem = "looks like a decision model, and the installed litellm's list does not have it (1.110.2 has many)"
-        remedy = "use --api systemone, or --api chat if it writes"
-        raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
 def refuse_word_probabilities(settings: JudgeSettings) -> None:
@@ -477,96 +476,70 @@ def _route(settings: JudgeSettings) -> Route:
     return ROUTES.get(provider) or ROUTES[settings.spoken]
 
 
-def _decision_judge(settings: JudgeSettings) -> Judge:
+def _client(settings: JudgeSettings, end: Endpoint) -> HttpClient:
+    """Return the way to an endpoint."""
     from ruler_cli.judges.http_client import HttpClient
 
-    end = endpoint_of(settings)
     wire = wire_of(settings.params)
-    of_key = {}
-    if end.key and settings.model.startswith("azure/"):
-        of_key = {"api-key": end.key}
-    client = HttpClient(
-        end.base,
-        end.key,
-        settings.timeout,
-        of_key | wire.headers,
-        wire.query,
-        secret_texts(settings.params),
-    )
-    route = _route(settings)
-    return DecisionJudge(
-        settings.label,
-        end.model,
-        wire.body,
-        client,
-        route,
-    )
-
-
-def _judge(settings: JudgeSettings) -> Judge:
-    name = settings.model
-    params = settings.params
-    _refuse_typed(settings)
-    if settings.function is not None:
-        from ruler_cli.judges.function import FunctionJudge
-
-        return FunctionJudge(settings, settings.function)
-    if name == "offline":
-        from ruler_cli.judges.offline import Offline
-
-        if params:
-            raise UsageError(
-                "takes no parameters", place=f"judge {settings.label}"
-            )
-        return Offline()
-    if name == "simulated":
-        from ruler_cli.judges.simulated import Simulated, SimulatedModel
-
-        return Simulated(SimulatedModel.of(params))
-    label = settings.label
-    timeout = settings.timeout
+    headers = {}
     typed = settings.spoken != "chat"
-    if _is_direct(settings):
-        if typed:
-            return _decision_judge(settings)
-        from ruler_cli.judges.openai_http import HttpJudge
+    if end.key and typed and settings.model.startswith("azure/"):
+        headers["api-key"] = end.key
+    elif end.key:
+        headers["Authorization"] = f"Bearer {end.key}"
+    secret = (*secret_texts(settings.params), end.key or "")
+    return HttpClient(
+        end.base,
+        headers | wire.headers,
+        wire.query,
+        settings.timeout,
+        secret,
+    )
 
-        end = endpoint_of(settings)
-        wire = wire_of(params)
-        how = answer_format_of(settings)
-        direct = HttpJudge(
-            label,
-            end.model,
-            end.base,
-            end.key,
-            timeout,
-            wire.body,
-            how,
-            wire.headers,
-            wire.query,
-        )
-        direct.secrets = secret_texts(settings.params)
-        return direct
+
+def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
+    """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
+    client = _client(settings, end)
+    params = wire_of(settings.params).body
+    label = settings.label
+    if settings.spoken != "chat":
+        route = _route(settings)
+        return DecisionJudge(label, end.model, params, client, route)
+    from ruler_cli.judges.openai_http import HttpJudge
+
+    return HttpJudge(
+        label,
+        end.model,
+        settings.timeout,
+        params,
+        answer_format_of(settings),
+        client.secret,
+        client.who,
+        client=client,
+    )
+
+
+def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
+    """Return a judge that litellm asks."""
     from ruler_cli.judges.litellm import LitellmDecisionJudge, LitellmJudge
 
-    base = settings.api_base
+    name, base, params = settings.model, settings.api_base, settings.params
     if base is not None:
         check_address(base)
     if provider_of(name) == "azure":
         name, base, params = _at_azure(name, base, params)
-    how = answer_format_of(settings)
-    key = key_for(settings)
+    typed = settings.spoken != "chat"
     kind = LitellmDecisionJudge if typed else LitellmJudge
     judge = kind(
-        label,
+        settings.label,
         name,
-        base,
-        key,
-        timeout,
+        settings.timeout,
         params,
-        how,
+        answer_format_of(settings),
+        secret_texts(params),
+        base=base,
+        key=key_for(settings),
     )
-    judge.secrets = secret_texts(params)
     judge.check()
     return judge
 

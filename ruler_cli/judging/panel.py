@@ -393,7 +393,7 @@ def open_caller(
         raise UsageError(problem, remedy, place=f"--concurrency {stated}")
     address = Location(resolved.base).public if resolved.base else ""
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
-        concurrency = ConcurrencyLimit(limit)
+        concurrency: AdaptiveConcurrency = ConcurrencyLimit(limit)
     else:
         start = first_level(judge.model)
         concurrency = AdaptiveConcurrency(most_open, start, resolved.account)

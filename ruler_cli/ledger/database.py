@@ -38,10 +38,12 @@ COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id, in the order of its columns."""
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PAUSE = 0.005
 """Seconds between two looks whether another process still writes."""
-ANOTHER = "give another file with --ledger PATH; a run can keep no replies: --ledger none"
+ANOTHER = (
+    "give another file with --ledger PATH, or keep no replies: --ledger none "
+    "(`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has)"
+)
 _TOGETHER = 1000
 """Rows that are sent to another node together."""
 
@@ -184,7 +186,7 @@ def file_errors(
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
         problem = f"{subject}: {why}"
-        raise UsageError(problem, _remedy(error, way_out)) from None
+        raise UsageError(problem, way_out) from None
 
 
 @contextlib.contextmanager
@@ -194,23 +196,7 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         problem = f"the ledger cannot be used: {error}"
-        raise OutputError(
-            problem, _remedy(error, ANOTHER), place=str(path)
-        ) from None
-
-
-def _remedy(error: object, way_out: str) -> str:
-    """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
-    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_CORRUPT:
-        first = "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away"
-    elif code in _BUSY:
-        first = "end the program that holds it"
-    elif code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        first = "make room there"
-    else:
-        return way_out
-    return f"{first}, or {way_out}"
+        raise OutputError(problem, ANOTHER, place=str(path)) from None
 
 
 @contextlib.contextmanager
@@ -250,8 +236,8 @@ def files_of(path: Path) -> list[Path]:
 
 def _busy(error: sqlite3.Error) -> bool:
     """Return whether another process was writing."""
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF in _BUSY
+    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def rows_of(

@@ -110,18 +110,11 @@ class ModelRows:
 class LedgerStats:
     """Rows of a ledger by model, the first and last Unix time, the bytes on disk."""
 
-    models: tuple[ModelRows, ...]
+    rows: Mapping[RowStatus, int]
+    models: Sequence[ModelRows]
     first: float | None
     last: float | None
     size: int
-
-    @property
-    def rows(self) -> dict[RowStatus, int]:
-        """The number of rows of each status."""
-        return {
-            status: sum(model.rows.get(status, 0) for model in self.models)
-            for status in get_args(RowStatus)
-        }
 
 
 def key_of(
@@ -326,6 +319,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         models = []
+        totals = Counter[RowStatus](dict.fromkeys(get_args(RowStatus), 0))
         rows = self._own.run(_STATS)
         for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
@@ -334,10 +328,12 @@ class Ledger(AbstractContextManager["Ledger"]):
                 counts[status] += number
                 calls = 0 if status == "fault" else number
                 usage += Usage(prompt, answer, cached, calls)
+            totals.update(counts)
             models.append(ModelRows(model, counts, usage))
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
-            tuple(models),
+            totals,
+            models,
             min((row[2] for row in rows), default=None),
             max((row[3] for row in rows), default=None),
             sum(file.stat().st_size for file in files if file.exists()),

@@ -126,7 +126,9 @@ _BODIES = ("messages", "contents")
 
 def json_messages(value: Any) -> list[Any] | None:
     """Return the messages that a text holds as JSON; None if it holds anything else, and for no text."""
-    if not is_text(value) or value[:64].lstrip()[:1] not in ("[", "{"):
+    if not is_text(value):
+        return None
+    if not value[:64].lstrip().startswith(("[", "{")):
         return None
     value = json_value(value)
     if is_object(value):
@@ -177,10 +179,16 @@ def _named_turn(
     text_key: str,
 ) -> Turn:
     speaker = turn.get(by)
-    name = speaker if by == "agent" else None
-    role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
-    more = {key: turn[key] for key in turn if key not in (by, text_key)}
-    return {**new_turn(role, turn.get(text_key), name=name), **more}
+    name = None
+    role = ROLES.get(str(speaker).lower(), speaker)
+    if by == "agent" and speaker:
+        name = speaker
+        role = ROLES.get(str(speaker).lower(), "assistant")
+    made = new_turn(role, turn.get(text_key), name=name)
+    for key, value in turn.items():
+        if key not in (by, text_key):
+            made[key] = value
+    return made
 
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
@@ -218,14 +226,18 @@ def _turns_of_step(step: JsonObject) -> Messages:
     for done in action if is_list(action) else [action]:
         if done is not None:
             calls.append(_call_of_step(done, keys[1], arguments))
-    turn = {key: step[key] for key in step if key not in keys}
+    turn = dict(step)
+    for key in keys:
+        turn.pop(key, None)
     turn |= new_turn(
         "assistant", answer, reasoning_content=thought, tool_calls=calls
     )
     turns = [turn] if has_content(turn) else []
     if seen is not None:
+        result = new_turn("tool", seen)
         begin = first(name for name in step if name in keys)
-        turns.insert(0 if begin == keys[-1] else 1, new_turn("tool", seen))
+        at = 0 if begin == keys[-1] else 1
+        turns.insert(at, result)
     return turns
 
 
@@ -275,8 +287,10 @@ def _call_and_result(part: Any) -> list[Any]:
     if alone or lookup(inner, "toolCallId") is None:
         return [normalize_part(part)]
     inner = {"toolName": kind.removeprefix("tool-"), **inner}
-    both = [use_part(inner), result_part(inner)]
-    return both if first_at(inner, *RETURNED) is not None else both[:1]
+    call = use_part(inner)
+    if first_at(inner, *RETURNED) is None:
+        return [call]
+    return [call, result_part(inner)]
 
 
 def _message(
@@ -289,9 +303,9 @@ def _message(
     text = lookup(content, "0.text")
     if is_text(text) and len(content) == 1:
         content = text
-    return new_turn(
-        "assistant" if role == "model" else role, content, name=name, **more
-    )
+    if role == "model":
+        role = "assistant"
+    return new_turn(role, content, name=name, **more)
 
 
 def _is_exchange(turns: Messages) -> bool:
@@ -327,10 +341,11 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
             if mark[1].lower() == "assistant":
                 begins.append(mark)
         if begins and markers.match(shared):
-            prompt = _split(shared[: begins[-1].start()], markers)
+            last = begins[-1]
+            prompt = _split(shared[: last.start()], markers)
             pair = []
             for text in texts:
-                answer = text[begins[-1].end() :].strip()
+                answer = text[last.end() :].strip()
                 pair.append([*prompt, new_turn("assistant", answer)])
             return pair
     return []
@@ -354,7 +369,9 @@ def prompt_turns(value: Any, where: str) -> Messages:
     if is_text(value) and json_messages(value) is None:
         turns = dialogue(value) or [new_turn("user", value)]
         # it may end with a marker for the answer to come
-        return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
+        if turns[-1] == new_turn("assistant", ""):
+            turns.pop()
+        return turns
     body = json_value(value)
     if not is_object(body):
         return chat_turns(body, where)
@@ -375,11 +392,11 @@ def is_system(message: JsonObject) -> bool:
 
 def with_system(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
+    if messages and is_system(messages[0]):
+        return messages
     prompt = first_of(record, SYSTEM)
     turn = new_turn("system", items(lookup(prompt, "parts")) or prompt)
-    if (messages and is_system(messages[0])) or not text_of(turn):
-        return messages
-    return [turn, *messages]
+    return [turn, *messages] if text_of(turn) else messages
 
 
 SYSTEM = words("system system_prompt systemInstruction system_instruction")

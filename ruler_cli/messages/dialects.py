@@ -14,6 +14,7 @@ AI SDK (`tool-call`). Traps:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from ruler_cli.files.parse import dump
@@ -117,15 +118,17 @@ def _listed_messages(value: list[Any], role: str) -> Messages | None:
     asked = role == "user"
     if asked and all(map(is_text, value)):
         return [new_turn(role, item) for item in value]
-    if asked and all(is_object(m) and "parts" in m for m in value):
+    if asked and all(is_object(item) and "parts" in item for item in value):
         # Gemini's may be without a role
-        value = [{"role": role, **m} for m in value]
+        value = [{"role": role, **item} for item in value]
     if all(map(is_message, value)):
-        messages = [turn for item in value for turn in normalize_message(item)]
+        turns = chain.from_iterable(map(normalize_message, value))
+        messages = [*turns]
         if messages:
             return messages
     if not asked and all(is_text(lookup(item, "type")) for item in value):
-        return [new_turn(role, [*map(normalize_part, value)])]
+        parts = [*map(normalize_part, value)]
+        return [new_turn(role, parts)]
     return messages_of(value[0], role) if len(value) == 1 else None
 
 
@@ -137,8 +140,8 @@ def _asked(body: JsonObject) -> Messages | None:
             systems = (lookup(body, path) for path in _SYSTEM)
             system = first(filter(None, systems))
             parts = items(lookup(system, "parts")) or items(system) or [system]
-            text = "\n".join(texts([*map(normalize_part, parts)]))
-            return with_system({"system": text}, messages)
+            system_texts = texts([*map(normalize_part, parts)])
+            return with_system({"system": "\n".join(system_texts)}, messages)
     return None
 
 
@@ -179,25 +182,26 @@ def as_turn(role: str, value: Any) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
     if value in EMPTY:
         return []
-    return [new_turn(role, value if is_text(value) else dump(value).decode())]
+    text = value if is_text(value) else dump(value).decode()
+    return [new_turn(role, text)]
 
 
 def is_own(message: JsonObject) -> bool:
     """Return whether a message is the agent's, and holds no result of a tool."""
-    parts = objects(message.get("content"))
-    held = is_result(message) or any(
-        part.get("type") in RESULT_KINDS for part in parts
-    )
-    return message.get("role") in OWN_ROLES and not held
+    if message.get("role") not in OWN_ROLES or is_result(message):
+        return False
+    kinds = [part.get("type") for part in objects(message.get("content"))]
+    return not any(kind in RESULT_KINDS for kind in kinds)
 
 
 def is_result(message: JsonObject) -> bool:
     """Return whether a message is the result of tools, and nothing else."""
-    parts = items(message.get("content"))
-    if parts and all(lookup(part, "type") == "tool_result" for part in parts):
+    if message.get("role") == "tool":
         return True
-    kind = message.get("type")
-    return message.get("role") == "tool" or kind == "function_call_output"
+    if message.get("type") == "function_call_output":
+        return True
+    kinds = [lookup(part, "type") for part in items(message.get("content"))]
+    return bool(kinds) and all(kind == "tool_result" for kind in kinds)
 
 
 def is_message(value: Any) -> bool:
@@ -211,12 +215,6 @@ def is_message(value: Any) -> bool:
         return body is not value or "content" in value
     responses = kind in _ITEMS and not is_list(value.get("parts"))
     return responses or is_text(lookup(value, "message.role"))
-
-
-def is_langchain(event: JsonObject) -> bool:
-    """Return whether it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
-    kind, body = langchain_body(event)
-    return kind in LANGCHAIN and "role" not in event and "content" in body
 
 
 def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
@@ -246,7 +244,9 @@ def normalize_message(value: JsonObject) -> Messages:
         kind, body = langchain_body(value)
         if kind in _ITEMS:
             return [value]
-        role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
+        role = body.get("role") or kind
+        if str(kind).lower() in _ROLES:
+            role = kind
     role = _ROLES.get(str(role).lower(), str(role))
     content = first_of(body, ("content", "parts", "contents", "text"))
     if content is body.get("parts"):
@@ -255,7 +255,8 @@ def normalize_message(value: JsonObject) -> Messages:
     if role == "tool" and lookup(content, "type") == "function":
         return []
     calls = []
-    for call in (*calls_of(body), *items(body.get("invalid_tool_calls"))):
+    made = [*calls_of(body), *items(body.get("invalid_tool_calls"))]
+    for call in made:
         calls.append(normalize_call(call) if is_object(call) else call)
     if is_list(content):
         content = [*map(normalize_part, content)]
@@ -266,17 +267,19 @@ def normalize_message(value: JsonObject) -> Messages:
             role = "user"
         if kinds == ["text"]:
             content = content[0]["text"]
-    more = {
-        name: body.get(name) for name in ("name", "tool_call_id", "refusal")
-    }
     thought = first_of(body, THOUGHT_KEYS) or lookup(
         body, "additional_kwargs.reasoning_content"
     )
-    return [
-        new_turn(
-            role, content, **more, tool_calls=calls, reasoning_content=thought
-        )
-    ]
+    turn = new_turn(
+        role,
+        content,
+        name=body.get("name"),
+        tool_call_id=body.get("tool_call_id"),
+        refusal=body.get("refusal"),
+        tool_calls=calls,
+        reasoning_content=thought,
+    )
+    return [turn]
 
 
 def offered_tools(value: Any) -> list[Any]:

@@ -149,8 +149,9 @@ def _usual_calls(listed: Any) -> tuple[ToolCall, ...]:
 
 def _identity(value: Any) -> str:
     """Return the id of a call as a text, empty if it is missing."""
-    text = "" if value is None else str(value)
-    return "" if text == "None" else text
+    if value is None or value == "None":
+        return ""
+    return value if is_text(value) else str(value)
 
 
 def joined(texts: Sequence[Text]) -> Text:

@@ -7,22 +7,30 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import (
+    AdaptiveConcurrency,
     Allowance,
     Budget,
-    ConcurrencyLimit,
     Entry,
     Estimates,
     Sent,
     Size,
     Window,
 )
-from ruler_cli.types import CallError, JudgeWait, Left, Request, Status, Usage
+from ruler_cli.types import (
+    CallError,
+    JudgeWait,
+    Left,
+    Request,
+    Status,
+    Usage,
+    value,
+)
 
 Cost = Callable[[Usage], float | None]
 INTERRUPTED = CallError(
@@ -41,32 +49,26 @@ _LONG = 5.0
 """Seconds from which on a wait that the judge asks for is reported."""
 
 
-@dataclass(slots=True)
-class Permit:
+@value
+class Permit(Sent):
     """One call that may go, with the tokens and the USD that it has reserved.
 
-    `sent` is the pool's state when it went. `probe` marks a call that tests if the judge is back.
+    `probe` marks a call that tests if the judge is back.
     """
 
+    _: KW_ONLY
     request: Request
-    sent: Sent
     probe: bool
     tokens: int
     cost: float
     entry: Entry
 
-    @property
-    def began(self) -> float:
-        """The loop's time at which it went."""
-        return self.sent.began
-
 
 _Waiting = tuple[
-    float, int, Request, Allowance, asyncio.Future[Permit | CallError]
+    int, int, Request, Allowance, asyncio.Future[Permit | CallError]
 ]
 """A call in the queue. The lowest ticket goes first, also if it comes back to try again; of equal ones the
-lowest number of the queue. Those that cost more than is left have the last one."""
-_LAST = math.inf
+lowest number of the queue."""
 
 
 class Gate:
@@ -74,7 +76,7 @@ class Gate:
 
     def __init__(
         self,
-        concurrency: ConcurrencyLimit,
+        concurrency: AdaptiveConcurrency,
         stop_signal: StopSignal,
         *,
         requests: Window | None = None,
@@ -114,9 +116,7 @@ class Gate:
     ) -> Permit | CallError:
         """Wait for a permit. Return a CallError if the call may not go; `allowance` is that of its group."""
         allowance = allowance or Allowance()
-        at_once = (
-            None if self._queue else self._answer(ticket, request, allowance)
-        )
+        at_once = None if self._queue else self._answer(request, allowance)
         if at_once:
             return at_once
         answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
@@ -126,15 +126,7 @@ class Gate:
         try:
             return await answer
         except asyncio.CancelledError:
-            queued = [
-                waiting_call
-                for waiting_call in self._queue
-                if waiting_call[-1] is answer
-            ]
-            if queued:
-                self._queue.remove(queued[0])
-                heapq.heapify(self._queue)
-                self.budget.short -= queued[0][0] == _LAST
+            if answer.cancelled():
                 self.nudge()
             elif isinstance(permit := answer.result(), Permit):
                 self.leave(permit, None, billed=False)
@@ -144,7 +136,7 @@ class Gate:
         """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
         closed = self._queue or self.breaker.alone or self._closed()
         none = Allowance()
-        wait = closed or self._wait(0, request, none)
+        wait = closed or self._wait(request, none)
         return None if wait else self._take(request, none)
 
     def leave(
@@ -191,26 +183,20 @@ class Gate:
         """
         now = self.time()
         cooldown = self._cooldown
-        all_wait = seconds > 0 and cooldown.refused(
-            now, permit.sent.number, seconds
-        )
+        number = permit.number
+        all_wait = seconds > 0 and cooldown.refused(now, number, seconds)
         self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
             return True
         if rate:
-            self.concurrency.rejected(
-                now,
-                permit.sent,
-                self.in_flight,
-                seconds,
-            )
+            self.concurrency.rejected(now, permit, self.in_flight, seconds)
         return False
 
     def timed_out(self, permit: Permit) -> None:
         """Note that a call was not answered in time: in a queue, unless a later one was answered."""
-        if self._cooldown.newest < permit.sent.number:
-            answered = self._replies - permit.sent.replies
-            self.concurrency.timed_out(self.time(), permit.sent, answered)
+        if self._cooldown.newest < permit.number:
+            answered = self._replies - permit.replies
+            self.concurrency.timed_out(permit, answered, self.time())
 
     def answered(
         self,
@@ -219,28 +205,23 @@ class Gate:
     ) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now = self.time()
-        sent = permit.sent
         cooldown = self._cooldown
         self.breaker.replied()
         single = cooldown.single
-        cooldown.answered(now, sent.number, sent.began)
+        cooldown.answered(now, permit.number, permit.began)
         self._cooling &= cooldown.until > now
         if cooldown.single and not single:
             self.concurrency.cleared()
-        self.concurrency.replied(now, sent, now - sent.began)
+        self.concurrency.replied(now, permit, now - permit.began)
         calls = None
         if left is not None:  # without those that went after it
-            later = self._sent - 1 - sent.number
-            by_tokens = (
-                left.tokens
-                if left.tokens is None
-                else left.tokens // max(1, self._expected(permit.request))
-            )
-            named = [
-                limit
-                for limit in (left.requests, by_tokens)
-                if limit is not None
-            ]
+            later = self._sent - 1 - permit.number
+            named = []
+            if left.requests is not None:
+                named.append(left.requests)
+            if left.tokens is not None:
+                per_call = max(1, self._expected(permit.request))
+                named.append(left.tokens // per_call)
             calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
@@ -268,8 +249,7 @@ class Gate:
             return self.refuse(f"run again later: {sentence}")
         error = CallError("transport", sentence, "group", billed=False)
         self.breaker.wait_anew()
-        for ticket, *_, answer in self._queue:
-            self.budget.short -= ticket == _LAST
+        for *_, answer in self._queue:
             if not answer.cancelled():
                 answer.set_result(error)
         self._queue.clear()
@@ -292,35 +272,31 @@ class Gate:
     def _look(self) -> None:
         """Answer the calls of the queue in order, as far as all limits allow."""
         self._nudged = False
-        while self._queue and not self._queue[0][-1].cancelled():
-            ticket, number, request, allowance, future = self._queue[0]
-            if answer := self._answer(ticket, request, allowance):
-                heapq.heappop(self._queue)
-                self.budget.short -= ticket == _LAST
+        while self._queue:
+            *_, request, allowance, future = self._queue[0]
+            if not future.cancelled():
+                answer = self._answer(request, allowance)
+                if answer is None:
+                    break
                 future.set_result(answer)
-            elif ticket == _LAST or self._pays(ticket, request, allowance):
-                break
-            else:  # others may cost less, or are promised their price
-                later = _LAST, number, request, allowance, future
-                heapq.heapreplace(self._queue, later)
-                self.budget.short += 1
+            heapq.heappop(self._queue)
         self.budget.admit()
         if self.wants_more:
             self._demand.set()
 
     def _answer(
-        self, ticket: float, request: Request, allowance: Allowance
+        self, request: Request, allowance: Allowance
     ) -> Permit | CallError | None:
         """Return a permit, an error if the call may not go, or None if it has to wait."""
         if closed := self._closed():
             return closed
         if allowance.refused:
             return CAPPED
-        wait = self._wait(ticket, request, allowance)
+        wait = self._wait(request, allowance)
         if not wait:
             return self._take(request, allowance)
-        paid = self.budget.open or self._pays(ticket, request, allowance)
-        if ticket == _LAST and not paid:  # no other call may free any money
+        if not (self.budget.open or self._pays(request, allowance)):
+            # no other call may free any money
             self.budget.refuse(self.price(request))
             return CAPPED
         if wait < math.inf:
@@ -364,9 +340,7 @@ class Gate:
         if waiting <= 0:
             held = self.budget.waiting or (
                 queued
-                and (
-                    self._many or not self._pays(0, request, self._queue[0][3])
-                )
+                and (self._many or not self._pays(request, self._queue[0][3]))
             )
             why = "the cost cap" if held else breaker.outage
         wait = self._judge_wait
@@ -404,12 +378,7 @@ class Gate:
     def _closed(self) -> CallError | None:
         return None if self.stop_signal.reason is None else INTERRUPTED
 
-    def _wait(
-        self,
-        ticket: float,
-        request: Request,
-        allowance: Allowance,
-    ) -> float:
+    def _wait(self, request: Request, allowance: Allowance) -> float:
         """Return the seconds until the head of the queue may go; inf until something changes."""
         now = self.time()
         if self._cooldown.until > now:
@@ -422,7 +391,7 @@ class Gate:
             return math.inf
         if pause := self.concurrency.wait(now):
             return pause
-        if self._many or not self._pays(ticket, request, allowance):
+        if self._many or not self._pays(request, allowance):
             return math.inf
         wait = self.requests.wait(now, 1)
         if self.tokens.limited:
@@ -435,22 +404,17 @@ class Gate:
         capped = self.budget.cap is not None
         return capped and 0 < self.in_flight >= self._replies / 2
 
-    def _pays(
-        self,
-        ticket: float,
-        request: Request,
-        allowance: Allowance,
-    ) -> bool:
+    def _pays(self, request: Request, allowance: Allowance) -> bool:
         """Return whether a call fits the cap now.
 
-        The last ones, if no call is open, may take what is promised to others, and go for what was promised to them:
-        an answer may be longer than was known when their group began.
+        If no call is open it may take what is promised to others, and go for what was promised to it: an answer may be
+        longer than was known when its group began.
         """
         budget = self.budget
         if budget.cap is None:
             return True
         price = self.price(request)
-        alone = ticket == _LAST and not budget.open
+        alone = not budget.open
         if alone and allowance.left:
             price = min(price, allowance.left)
         return budget.fits(price, allowance.left, promises=not alone)
@@ -461,31 +425,26 @@ class Gate:
         allowance: Allowance,
     ) -> Permit:
         now = self.time()
-        limit = self.concurrency
-        sent = Sent(
-            self._sent,
-            limit.epoch,
-            self.in_flight,
-            self._replies,
-            now,
-        )
-        self._sent += 1
-        self.in_flight += 1
-        limit.sent(now, sent)
         self.requests.take(now, 1)
         tokens = self._expected(request)
         # without a cap nothing is reserved
         cost = 0.0 if self.budget.cap is None else self.price(request)
         self.budget.reserve(cost, allowance)
-        entry = self.tokens.take(now, tokens)
         permit = Permit(
-            request,
-            sent,
-            self.breaker.alone,
-            tokens,
-            cost,
-            entry,
+            self._sent,
+            self.concurrency.epoch,
+            self.in_flight,
+            self._replies,
+            now,
+            request=request,
+            probe=self.breaker.alone,
+            tokens=tokens,
+            cost=cost,
+            entry=self.tokens.take(now, tokens),
         )
+        self._sent += 1
+        self.in_flight += 1
+        self.concurrency.sent(now, permit)
         if permit.probe:
             self._probe = permit
         return permit

@@ -5,10 +5,9 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 (Jacobson 1988). In detail:
 
 - A round is as many replies as the limit allows, of calls that went since it changed, with no failure among
-  them and four fifths of the limit in use. The limit grows after one round, and after cuts after ever more.
-- Within the cooldown of a cut no refusal lowers the limit below two fifths, until as many have come as the
-  limit was: all may fail for another reason. A refusal of a call that went after an earlier one was known
-  lowers it to nine tenths of the calls in flight.
+  them and four fifths of the limit in use. The limit grows after one round.
+- Within the cooldown of a cut a refusal lowers the limit to the calls in flight, and to nine tenths of them if its
+  call went after an earlier one was known.
 - Calls beyond the first few go at most 32 times as fast as the judge is known to answer, and for 15 s after
   a refusal hardly faster, so that a refusal comes before most of a burst went.
 - It grows to at most 1.1 times the limit that failed. If that is clean too, the memory is wrong and doubling
@@ -45,10 +44,8 @@ _CUT = 0.8
 _GROW = 1.05
 _MEMORY = 1.1
 _IN_USE = 0.8
-_FLOOR = 0.4
 _LESS = 0.9
 _COOLDOWN = 15.0
-_DWELL = 8
 _GAIN = 1.15
 _STRIKES = 2
 _PLATEAU = 60.0
@@ -65,7 +62,7 @@ _PAUSE = 0.25
 _LONGEST_PAUSE = 15.0
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
-_TWO = 2
+_LATE = 2
 """Calls of a round that time out if they wait in a queue."""
 _VAIN = 32
 """Replies in a row whose headers leave nothing, until headers are no longer believed."""
@@ -90,70 +87,11 @@ class Sent:
     began: float = 0.0
 
 
-class ConcurrencyLimit:
-    """A number of calls in flight that the user has set: nothing changes it."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.epoch = 0
-        """Number of changes of the limit so far."""
-
-    @property
-    def allowed(self) -> int:
-        """The calls that may be in flight now."""
-        return self.limit
-
-    def wait(self, now: float) -> float:
-        """Return the seconds until a call may go."""
-        return 0.0
-
-    def sent(
-        self,
-        now: float,
-        call: Sent,
-    ) -> None:
-        """Note that a call goes."""
-
-    def replied(
-        self,
-        now: float,
-        call: Sent,
-        seconds: float,
-    ) -> None:
-        """Note that a call was answered after `seconds`."""
-
-    def rejected(
-        self, now: float, call: Sent, in_flight: int, retry_after: float | None
-    ) -> None:
-        """Note that a call passed a limit of the server, with `in_flight` other calls in flight."""
-
-    def cleared(self) -> None:
-        """Note that earlier rejections were single calls' own."""
-
-    def disturbed(self) -> None:
-        """Note that a call failed for another reason."""
-
-    def timed_out(
-        self,
-        now: float,
-        call: Sent,
-        answered: int,
-    ) -> None:
-        """Note that neither a call nor a later one was answered in time; `answered` calls were meanwhile."""
-
-    def left(
-        self,
-        in_flight: int,
-        calls: int | None,
-    ) -> None:
-        """Note that rate limits leave so many `calls` beside those `in_flight`; None: they are not named."""
-
-
 LEARNED: dict[Hashable, AdaptiveConcurrency] = {}
 """The last limit of each judge in this process, that the next pool begins with; the newest stand last."""
 
 
-class AdaptiveConcurrency(ConcurrencyLimit):
+class AdaptiveConcurrency:
     """A limit that follows the capacity of the server."""
 
     def __init__(
@@ -163,7 +101,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
         `judge` is the key under which pools of this process share what they learn; None: they do not.
         """
-        super().__init__(min(start, ceiling))
+        self.limit = min(start, ceiling)
+        self.epoch = 0
+        """Number of changes of the limit so far."""
         self._ceiling = ceiling
         self._judge = judge
         self._most = ceiling
@@ -173,14 +113,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._proved = 0
         self._late = 0
         self._seconds_each = self._gap = 0.0
-        self._spread = self._refused = float("-inf")
+        self._spread = self._refused = -math.inf
         self._doubling = True
-        self._failed: int | None = None
-        self._clean: int | None = None
-        self._floor = 1
-        self._rejections = 0
-        self._cut_until = self._grow_from = float("-inf")
-        self._dwell = self._rounds = 1
+        self._failed = self._clean = 0
+        self._cut_until = self._grow_from = -math.inf
+        self._rounds = 1
         self._rate = 0.0
         self._strikes = 0
         self._replies = 0
@@ -189,18 +126,17 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._disturbed = False
         self._learned_at = 0.0
         self._in_vain = 0
-        self._paused_until = float("-inf")
+        self._paused_until = -math.inf
         earlier = LEARNED.get(judge)
         if earlier is None:
             return
         self._seconds_each = earlier._seconds_each
         self._clean = earlier._clean
         if time.monotonic() >= earlier._learned_at + _VALID:
-            self.limit = min(max(self._start, self._clean or 0), ceiling)
+            self.limit = min(max(self._start, self._clean), ceiling)
             return
         self.limit = min(earlier.limit, ceiling)
         self._failed = earlier._failed
-        self._dwell = earlier._dwell
         self._doubling = earlier._doubling
 
     @property
@@ -218,7 +154,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         now: float,
         call: Sent,
     ) -> None:
-        """Note the highest number in flight, and the time."""
+        """Note that a call goes: the highest number in flight, and the time."""
         self._peak = max(self._peak, call.ahead + 1)
         self._spread = max(self._spread, now) + self._gap
 
@@ -228,7 +164,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         call: Sent,
         seconds: float,
     ) -> None:
-        """Count towards the round; at its end the limit may grow."""
+        """Count a call that was answered after `seconds` towards the round; at its end the limit may grow."""
         self._proved = max(self._proved, call.ahead)
         self._in_vain = 0
         weight = _RECENT if self._seconds_each else 1
@@ -245,12 +181,15 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             return
         rate = self.limit * self._replies / max(self._seconds, 1e-9)
         self._rounds += 1
-        self._grow(now, rate)
+        self._set(self._grown(now, rate))
 
     def rejected(
         self, now: float, call: Sent, in_flight: int, retry_after: float | None
     ) -> None:
-        """Cut the limit, or within a cooldown lower it to what the server still holds."""
+        """Cut the limit, or within a cooldown lower it to what the server still holds.
+
+        A call passed a limit of the server, with `in_flight` other calls in flight.
+        """
         late = call.began > self._refused
         self._refused = now
         self._spread_out(now)
@@ -262,24 +201,16 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if now < self._cut_until:
-            self._rejections += 1
-            if self._rejections > (self._failed or 0):
-                self._rejections = 0
-                self._floor = max(1, int(self._floor * _FLOOR))
-            held = max(1, int(_LESS * in_flight)) if late else in_flight
-            lower = min(self.limit, held)
-            self._set(max(self._floor, lower))
+            held = int(_LESS * in_flight) if late else in_flight
+            self._set(max(1, min(self.limit, held)))
         else:
-            self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
                 self._lifted = False
                 most_in_flight = max(call.ahead, in_flight) + 1
                 self.limit = min(self.limit, most_in_flight)
             self._failed = min(self.limit, call.ahead + 1)
-            self._floor = max(1, int(self.limit * _FLOOR))
-            self._rejections = 0
-            if self._clean is not None and self._clean >= self.limit:
-                self._clean = None  # the limit that was clean is so no more
+            if self._clean >= self.limit:
+                self._clean = 0  # it is so no more
             self._doubling = False
             self._set(max(1, int(self.limit * _CUT)))
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
@@ -295,40 +226,34 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._gap = self._seconds_each / rate
 
     def cleared(self) -> None:
-        """Go back to the limit that failed, and on from there as if it had not."""
-        if self._failed is None:
+        """Go back to the limit that failed, and on from there as if it had not: it was single calls' own."""
+        if not self._failed:
             return
         limit = self._failed
-        self._failed = None
-        self._clean = None
+        self._failed = self._clean = 0
         self._doubling = True
-        self._dwell = 1
         self._rate = 0.0
         self._strikes = 0
-        self._cut_until = self._grow_from = float("-inf")
+        self._cut_until = self._grow_from = -math.inf
         self._set(max(limit, self.limit))
 
     def disturbed(self) -> None:
         """Hold growth back until a round without failures."""
         self._disturbed = True
 
-    def timed_out(
-        self,
-        now: float,
-        call: Sent,
-        answered: int,
-    ) -> None:
-        """Cut the limit to what is answered in time; without any answer the judge is stuck or down."""
+    def timed_out(self, call: Sent, answered: int, now: float) -> None:
+        """Cut the limit to what is answered in time; without any answer the judge is stuck or down.
+
+        Neither the call nor a later one was answered in time; `answered` calls were meanwhile.
+        """
         most = max(1, int(_CUT * answered))
         if call.epoch != self.epoch or not answered or most >= call.ahead:
             return
         self._late += 1
-        if self._late < _TWO:  # a single call may be slow by itself
+        if self._late < _LATE:  # a single call may be slow by itself
             return
-        # timeouts cost more than refusals, so the limit grows again as slowly as it may
         self._failed = answered
-        self._clean = None
-        self._dwell = _DWELL
+        self._clean = 0
         self._doubling = False
         self._rounds = 0
         self._grow_from = now + _PLATEAU
@@ -339,7 +264,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         in_flight: int,
         calls: int | None,
     ) -> None:
-        """Bound the calls in flight, and lift the limit to the bound unless a call was refused."""
+        """Bound the calls in flight, and lift the limit to the bound unless a call was refused.
+
+        Rate limits leave so many `calls` beside those `in_flight`; None: they are not named.
+        """
         if calls is None:
             self._most = self._ceiling
             return
@@ -349,63 +277,49 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             return
         self._most = max(1, min(in_flight + calls, self._ceiling))
         # not for a few more, since each change of the limit begins a new round
-        if self._failed is None and self._most >= 2 * self.limit:
+        if not self._failed and self._most >= 2 * self.limit:
             self._lifted = True
             self._set(self._most)
 
-    def _grow(
-        self,
-        now: float,
-        rate: float,
-    ) -> None:
-        """Raise the limit after a clean round, if it is time to."""
+    def _grown(self, now: float, rate: float) -> int:
+        """Return the limit after a clean round, which is higher if it is time for that."""
+        limit = self.limit
         failed = self._failed
-        clean = self._clean
-        if failed is not None and clean is not None and self.limit < clean:
-            self._set(clean)
-            return
-        self._clean = max(self.limit, clean or 0)
+        if failed and limit < self._clean:
+            return self._clean
+        self._clean = max(limit, self._clean)
         if self._doubling:
-            if self.limit == self._ceiling:  # a round more at it is no plateau
-                self._begin()
-                return
+            if limit == self._ceiling:  # a round more at it is no plateau
+                return limit
             if rate < _GAIN * self._rate:
                 self._strikes += 1
             else:
                 self._strikes = 0
             self._rate = max(rate, self._rate)
             if self._strikes < _STRIKES:
-                self._set(2 * self.limit)
-                return
+                return 2 * limit
             self._doubling = False
             self._rounds = 0
-            self._dwell = 1
             self._grow_from = now + _PLATEAU
-            self._set(max(1, self.limit // 2))
-            return
-        if now < self._grow_from or self._rounds <= self._dwell:
-            self._begin()
-            return
-        most = None if failed is None else int(_MEMORY * failed)
-        if most is None or self.limit >= most:
+            return max(1, limit // 2)
+        if now < self._grow_from:
+            return limit
+        most = int(_MEMORY * failed)
+        if limit >= most:
             # the time of a plateau is over, or what failed once is clean
             self._doubling = True
             self._strikes = _STRIKES - 1
-            if most is not None:
-                self._failed = None
-                self._strikes = 0
+            if failed:
+                self._failed = self._strikes = 0
                 self._rate = rate
-                self._dwell = 1
-            self._set(2 * self.limit)
-            return
-        more = math.ceil(self.limit * _GROW)
-        limit = min(most, max(self.limit + 1, more))
+            return 2 * limit
+        more = max(limit + 1, math.ceil(limit * _GROW))
+        higher = min(most, more)
         # not to the limit that failed before many replies: it may cost a refusal
-        if limit >= (failed or 0) and self._rounds * self.limit < _REPLIES:
-            self._begin()
-            return
+        if higher >= failed and self._rounds * limit < _REPLIES:
+            return limit
         self._rounds = 0
-        self._set(limit)
+        return higher
 
     def _set(self, limit: int) -> None:
         if limit != self.limit:
@@ -430,6 +344,25 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._disturbed = False
         self._late = 0
         self._remember()
+
+
+class ConcurrencyLimit(AdaptiveConcurrency):
+    """A number of calls in flight that the user has set: nothing changes it."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, limit)
+
+    @property
+    def allowed(self) -> int:
+        """The calls that may be in flight now."""
+        return self.limit
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until a call may go."""
+        return 0.0
+
+    def _set(self, limit: int) -> None:
+        self._begin()
 
 
 _SPAN = 60.25
@@ -468,7 +401,7 @@ class Window:
         self._limit = limit
         self._log: deque[Entry] = deque()
         self._sum = 0.0
-        self._due = float("-inf")
+        self._due = -math.inf
 
     def wait(
         self,
@@ -537,7 +470,7 @@ class Window:
             self._sum -= self._log.popleft().amount
         if not self._log:
             self._sum = 0.0  # drops the rounding error of the sum
-            self._due = float("-inf")
+            self._due = -math.inf
 
 
 @dataclass(slots=True)
@@ -573,8 +506,6 @@ class Budget:
         """Calls that hold a reservation."""
         self.closed = False
         """True once a group or a call was refused."""
-        self.short = 0
-        """Calls of groups that have begun and cost more than they were promised: no group begins before them."""
         self.least = math.inf
         """USD that the cheapest group or call which was refused may cost."""
         self.watchers: list[Callable[[], None]] = []
@@ -615,11 +546,6 @@ class Budget:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._waiting = deque(
-                waiting_group
-                for waiting_group in self._waiting
-                if waiting_group[1] != answer
-            )
             if not answer.cancelled():
                 self.end(answer.result())
             raise
@@ -683,7 +609,7 @@ class Budget:
             need = 2 * amount if self._begun else amount
             ended = self._fair and self.closed
             fits = not amount or (self.fits(need) and not ended)
-            if self.short or (not fits and (self.open or self._begun)):
+            if not fits and (self.open or self._begun):
                 return
             self._waiting.popleft()
             if fits:

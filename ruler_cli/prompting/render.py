@@ -76,26 +76,23 @@ def render(
     `seen` gets what the lines do not say.
     """
     seen = seen or Seen()
-    hidden = [
-        side_field for message in messages for side_field in message.hidden
-    ]
-    seen.hidden += [
-        f"{side_field.name} {[*side_field.says]}" for side_field in hidden
-    ]
+    for message in messages:
+        for side_field in message.hidden:
+            seen.hidden.append(f"{side_field.name} {[*side_field.says]}")
     order: Sequence[int] = range(len(messages))
     renderer = _Renderer(shortening, seen.pictures)
     lines = renderer.lines(messages, order)
     text = "\n".join(lines)
     refers = any(map(text.__contains__, REFERENCES))
-    paired = (
-        pair_results(renderer.events, messages, lines) if seen.pair else None
-    )
-    if paired or refers:
+    pairing = None
+    if seen.pair:
+        pairing = pair_results(renderer.events, messages, lines)
+    if pairing or refers:
         # once more, with the numbers of calls that were made at once, and with marks of media kept elsewhere
         renderer = _Renderer(shortening, seen.pictures, refers=refers)
-        if paired:
-            seen.pairings.append(paired)
-            order, calls, renderer.results = paired
+        if pairing:
+            seen.pairings.append(pairing)
+            order, calls, renderer.results = pairing
             renderer.calls = iter(calls)
         lines = renderer.lines(messages, order)
     return [*map(without_binary, lines)] if has_binary(text) else lines
@@ -106,7 +103,8 @@ def render_tools(tools: Any) -> str:
     lines = []
     for tool in tools if isinstance(tools, list) else [tools]:
         inner = tool.get("function") if isinstance(tool, dict) else None
-        lines.append(json_text(inner if isinstance(inner, dict) else tool))
+        shown = inner if isinstance(inner, dict) else tool
+        lines.append(json_text(shown))
     return "\n".join(lines)
 
 
@@ -175,9 +173,9 @@ class _Renderer:
         apart = not message.call_id and any(map(self._number_of, call_ids))
         if message.is_result and not apart:
             alone = not calls
-            text = text or "\n".join(
-                [self._shown(result.text) for result in results]
-            )
+            if not text:
+                texts = [self._shown(result.text) for result in results]
+                text = "\n".join(texts)
         else:
             alone = not (calls or results or thought)
             made = {call.id for call in calls if call.id}
@@ -193,9 +191,8 @@ class _Renderer:
             else:
                 lines.append(_spoken(message, text))
         lines += self._call_lines(calls)
-        lines += self._field_lines(
-            message.role, message.fields, "\n".join(lines)
-        )
+        line = "\n".join(lines)
+        lines += self._field_lines(message.role, message.fields, line)
         return lines
 
     def _call_lines(self, calls: Iterable[ToolCall]) -> Iterator[str]:
@@ -256,9 +253,9 @@ class _Renderer:
     def _field(self, side_field: SideField) -> str:
         text = side_field.text
         cut = _without_middle(text, self.shortening.tool)
-        return (
-            f"{_name(side_field.name)}: {quoted(cut) if cut != text else text}"
-        )
+        if cut != text:
+            text = quoted(cut)
+        return f"{_name(side_field.name)}: {text}"
 
     def _shown(self, text: Text) -> str:
         """Return a text with a mark for each medium, and a line for each field of a part."""
@@ -294,12 +291,13 @@ class _Renderer:
 
         If its message names no call, its parts may.
         """
-        for noted in of_parts if of_parts and not call_id else (call_id,):
+        call_ids = of_parts
+        if call_id or not of_parts:
+            call_ids = (call_id,)
+        for noted in call_ids:
             self.events.append((self.at, noted, None))
-        return self.results.get((self.at, call_id)) or (
-            "",
-            self.names.get(call_id),
-        )
+        called = "", self.names.get(call_id)
+        return self.results.get((self.at, call_id)) or called
 
     def _number_of(self, call_id: str) -> int:
         """Return the number of a result in the message that is rendered; 0 without one."""

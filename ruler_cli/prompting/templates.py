@@ -219,10 +219,10 @@ def corrected(defect: str) -> str:
     )
 
 
-def missing(given: Mapping[str, tuple[Sequence[float], str]]) -> str:
-    """Return the note that asks for missing labels only; `given` holds label → numbers and explanation."""
+def missing(standing: Mapping[str, tuple[Sequence[float], str]]) -> str:
+    """Return the note that asks for missing labels only; `standing` holds label → numbers and explanation."""
     stated = []
-    for label, (numbers, _) in given.items():
+    for label, (numbers, _) in standing.items():
         shown = " ".join([f"{number:g}" for number in numbers])
         stated.append(f"{label} {shown}")
     scores = ", ".join(stated)

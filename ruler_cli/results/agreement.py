@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.bootstrap import Bootstrap, Measured, measured
-from ruler_cli.scoring.statistics import correlation, products, won
+from ruler_cli.scoring.statistics import won
 
 _GAPS = {
     0.05: "to 0.05",
@@ -35,12 +35,12 @@ MOST_JUDGES = 80
 """Judges and criteria that are measured."""
 _ACCURACY = "pairwise_accuracy"
 """The figure of a judge: the share of pairs in the order of their labels, a tied one as a half."""
-_CORRELATION = "correlation"
 _DIFFERENCE = "difference"
-"""The figures of two files."""
+"""The figure of two files: that of the first less that of the second."""
 GATED = "with_unscored"
 """The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
-_PEOPLE = ("agreement", "judge")
+_PEOPLE = "people"
+"""How often another person says the same as one."""
 _JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
 _AT_ONCE = 128
 """Labelled rollouts of a group whose pairs are compared; of more, a sample."""
@@ -51,7 +51,7 @@ Agreement = Json
 
 The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
 alone, on the same rollouts, `criteria` are those of the rubric, each value as it is. `mixed_groups` have rollouts
-with different labels. `differences` are those of two files, the first less the second.
+with different labels. `difference` is that of the accuracy of two files, the first less the second.
 """
 _Judge = tuple[str, str]
 """A name, and what it is of: the `scorers`, of a `panel`, of `baselines` or of `criteria`, and its name."""
@@ -88,7 +88,11 @@ def votes_of(labels: Mapping[int, tuple[float, float]]) -> Iterator[Vote]:
         low, weight = labels[worse]
         high, more = labels[better]
         if high > low:
-            yield Vote(better, worse, weight=weight * more)
+            yield Vote(
+                better,
+                worse,
+                weight=weight * more,
+            )
 
 
 class AgreementBuilder:
@@ -130,20 +134,18 @@ class AgreementBuilder:
         self._rollouts += len(rollouts)
         self._compared += sum(1 for i in labelled if values[i])
         sums = defaultdict[Any, float](float)
-        if len(groups) > 1:
-            rows = [
-                [row[judge] for judge in self._main] for row in values if row
-            ]
-            sums.update(products("ab", rows))
         asked = was_asked(groups[0])
         for vote in votes:
-            results = _results(vote, values, rollouts)
+            results = _results(
+                vote,
+                values,
+                rollouts,
+            )
             result = results.get(self._main[0])
             if asked:
                 results[GATED] = result or 0.0
             if result is not None and vote.agreed is not None:
-                results["agreement"] = vote.agreed
-                results["judge"] = result
+                results[_PEOPLE] = vote.agreed
             weight = vote.share * vote.weight
             for key, amount in results.items():
                 self._counts[key, "pairs"] += vote.share
@@ -179,8 +181,8 @@ class AgreementBuilder:
                 del values[judge]
         return values
 
-    def agreement(self, paired: Json | None = None) -> Agreement:
-        """Measure all groups so far; `paired` counts the groups of two files."""
+    def agreement(self) -> Agreement:
+        """Measure all groups so far."""
         figures = self._figures()
         listed = defaultdict[str, list[Json]](list)
         for judge in self._judges:
@@ -199,28 +201,33 @@ class AgreementBuilder:
         # a single judge is no panel
         if len(listed["panel"]) > 1:
             listed["scorers"] += listed["panel"]
-        differences = {}
-        if len(self._main) > 1:
-            figure = figures[_DIFFERENCE]
-            apart = figure["low"] is not None
-            apart = apart and not figure["low"] <= 0 <= figure["high"]
-            differences[_ACCURACY] = {**figure, "told_apart": apart}
-        people = {name: figures[name] for name in _PEOPLE}
+        people = figures[_PEOPLE]
         return {
             "groups": self._groups,
             "mixed_groups": figures[self._main[0]]["groups"],
             "rollouts": self._rollouts,
             "compared": self._compared,
-            "paired": paired,
             "scorers": listed["scorers"],
             "baselines": listed["baselines"],
             "criteria": listed["criteria"],
-            "differences": differences,
-            "correlation": figures[_CORRELATION] if differences else None,
-            "people": people if people["judge"]["groups"] else None,
+            "difference": self._difference(figures),
+            "people": people if people["groups"] else None,
         }
 
-    def _row(self, key: Any, figures: Mapping[Any, Measured]) -> Json:
+    def _difference(self, figures: Mapping[Any, Measured]) -> Json | None:
+        """Return the difference of two files, and if its interval leaves out 0."""
+        if len(self._main) == 1:
+            return None
+        figure = figures[_DIFFERENCE]
+        apart = figure["low"] is not None
+        apart = apart and not figure["low"] <= 0 <= figure["high"]
+        return {**figure, "told_apart": apart}
+
+    def _row(
+        self,
+        key: Any,
+        figures: Mapping[Any, Measured],
+    ) -> Json:
         """Return how many pairs there are, how many against the labels and tied, and the accuracy."""
         pairs = self._counts[key, "pairs"]
         tied = self._counts[key, "tied"]
@@ -254,21 +261,21 @@ class AgreementBuilder:
         least[_DIFFERENCE, "won"] = -apart
         resampled = defaultdict[Any, list[float | None]](list)
         for sums in self._sums.resamples((least, most)):
-            resampled[_CORRELATION].append(correlation(sums))
             for key, of in pairs_of.items():
                 number = sums.get((of, "pairs"))
                 if number:
                     won_pairs = sums.get((key, "won"), 0.0)
                     resampled[key].append(won_pairs / number)
         figures = defaultdict[Any, Measured](lambda: measured(None, (), 0))
-        figures[_CORRELATION] = measured(
-            correlation(totals), resampled[_CORRELATION], groups["aa"]
-        )
         for key, of in pairs_of.items():
             number = groups[of, "pairs"]
             if number:
                 value = totals[key, "won"] / totals[of, "pairs"]
-                figures[key] = measured(value, resampled[key], number)
+                figures[key] = measured(
+                    value,
+                    resampled[key],
+                    number,
+                )
         return figures
 
 

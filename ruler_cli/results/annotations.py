@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -25,8 +24,6 @@ from ruler_cli.results.record import (
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.types import Group, Record, Rollout
 
-MOST_JUDGES = 12
-"""Judges of a panel that are read; a file with more of them is damaged or hostile."""
 _NOTHING: Json = {}
 _Part = tuple[int, Rollout, Json]
 """A part of a rollout: its index among all rollouts of the group, and its annotation."""
@@ -41,13 +38,16 @@ class AnnotationReader:
     """
 
     def __init__(
-        self, reader: Reader, *, given: bool = False, sized: bool = True
+        self,
+        reader: Reader,
+        *,
+        given: bool = False,
+        sized: bool = True,
     ) -> None:
         self.reader = reader
         self._given = given
         self._sized = sized
         self._line: tuple[bytes, Json] = (b"", {})
-        self._judges = set[str]()
 
     def value(self, record: Record) -> Json:
         """Parse the line of a record; the groups of one columnar line share it.
@@ -80,9 +80,18 @@ class AnnotationReader:
             if self.reader.format.group_in_record:
                 part = part or _object(value.get("ruler"))
         rollouts = tuple(map(self._rollout, parts.values()))
-        return GroupRecord.read(part, group.key, judge, rollouts)
+        return GroupRecord.read(
+            part,
+            group.key,
+            judge,
+            rollouts,
+        )
 
-    def values_at(self, group: Group, path: str) -> list[Any]:
+    def values_at(
+        self,
+        group: Group,
+        path: str,
+    ) -> list[Any]:
         """Return the value at a path of each part of a rollout; None if it is absent.
 
         UsageError for a record with values of which it is not clear to which rollouts they belong.
@@ -114,23 +123,13 @@ class AnnotationReader:
         size = 0
         if self._sized:
             size = sum([_size(part) for _, part, _ in parts])
-        record = RolloutRecord.read(
+        return RolloutRecord.read(
             annotation,
             indices=tuple([index for index, _, _ in parts]),
             label=label,
             label_source=label_source,
             size=size,
         )
-        judges = []
-        for judge in record.judges:
-            if len(self._judges) < MOST_JUDGES:
-                self._judges.add(judge["judge"])
-            if judge["judge"] in self._judges:
-                judges.append(judge)
-        more_judges = len(record.judges) - len(judges)
-        if more_judges:
-            return replace(record, judges=judges, more_judges=more_judges)
-        return record
 
     def _label(self, parts: list[_Part]) -> tuple[float | None, LabelSource]:
         """Return the label of a rollout and its source; of several parts the last with a label counts.
@@ -153,7 +152,11 @@ class AnnotationReader:
         return label_of(outcome), "given" if self._given else "outcome"
 
 
-def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
+def refuse_unannotated(
+    name: str,
+    groups: int,
+    unmarked: int,
+) -> None:
     """Raise UsageError if no group of the file `name` has ever been scored."""
     if groups == unmarked:
         raise UsageError(

@@ -51,34 +51,20 @@ class Choice:
     marks: Labels | None = None
 
     def __post_init__(self) -> None:
-        """UsageError for files without marks, and for a word of marks that none of them has."""
-        words = self.words
-        if self.marks is None:
-            if words:
-                raise UsageError(
-                    "is about the lines of a file of marks",
-                    "name the file with --marks FILE",
-                    place=f"--where {printable(f'{MARK}={words[0]}')}",
-                )
-            return
-        if not self.marks.marks:
+        """UsageError for a word of marks without files, and for files without such lines."""
+        if self.marks is None and self.words:
             raise UsageError(
-                "no line marks a group or a rollout",
+                "is about the lines of a file of marks",
+                "name the file with --marks FILE",
+                place=f"--where {printable(f'{MARK}={self.words[0]}')}",
+            )
+        if self.marks is not None and not self.marked:
+            words = printable(" and ".join(self.words))
+            raise UsageError(
+                f"no line marks a group or a rollout {words}".rstrip(),
                 "lines that compare two rollouts are passed over",
                 place="--marks",
             )
-        counts = Counter(
-            mark.mark for marks in self.marks.marks.values() for mark in marks
-        )
-        for word in words:
-            if word not in counts:
-                listed = ", ".join(
-                    printable(mark) for mark, _ in counts.most_common(12)
-                )
-                remedy = f"the marks there are {listed}" if listed else ""
-                problem = "no line of the files has that mark"
-                value = printable(f"{MARK}={word}")
-                raise UsageError(problem, remedy, place=f"--where {value}")
 
     @property
     def words(self) -> Sequence[str]:
@@ -88,6 +74,16 @@ class Choice:
             for condition in self.conditions
             if condition.name == MARK
         ]
+
+    @property
+    def marked(self) -> Sequence[RolloutMark]:
+        """The lines of marks that have these words."""
+        lines = []
+        for marks in self.marks.marks.values() if self.marks else ():
+            for mark in marks:
+                if {*self.words} <= {mark.mark}:
+                    lines.append(mark)
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +119,13 @@ class Selector:
         for condition in choice.conditions:
             self._takes_rollouts |= condition.about_rollouts
         if choice.marks is not None:
-            self._marked = MarkedRollouts(choice.marks, choice.words)
+            self._marked = MarkedRollouts(choice.marked)
 
-    def open(self, reader: Reader, source: InputSettings) -> None:
+    def open(
+        self,
+        reader: Reader,
+        source: InputSettings,
+    ) -> None:
         """Take the reader of INPUT."""
         self.annotations = AnnotationReader(
             reader, given=source.outcome is not None, sized=False
@@ -164,7 +164,11 @@ class Selector:
             return None
         counts["kept groups"] += 1
         counts["kept rollouts"] += len(taken)
-        return Selected(group, scored, taken)
+        return Selected(
+            group,
+            scored,
+            taken,
+        )
 
     def _count(self, scored: GroupRecord) -> None:
         self.counts.update(
@@ -183,7 +187,9 @@ class Selector:
                 )
 
     def _with_fields(
-        self, group: Group, rollouts: Sequence[RolloutRecord]
+        self,
+        group: Group,
+        rollouts: Sequence[RolloutRecord],
     ) -> Sequence[RolloutRecord]:
         """Return the rollouts for which all conditions on fields hold."""
         for condition in self._choice.conditions:
@@ -210,7 +216,11 @@ class Selector:
         counts = self.counts
         if counts["groups"]:
             unmarked = counts["groups"] - counts["annotation"]
-            refuse_unannotated(name, counts["groups"], unmarked)
+            refuse_unannotated(
+                name,
+                counts["groups"],
+                unmarked,
+            )
         for condition in self._choice.conditions:
             named = condition.name in FIGURES or condition.criterion
             if counts["score"] and named and not counts[condition.name]:
@@ -234,24 +244,25 @@ class Selector:
 
 
 class MarkedRollouts:
-    """The groups and rollouts that files of marks name, in lines with all of some words."""
+    """The groups and rollouts that lines of marks name."""
 
-    def __init__(self, marks: Labels, words: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[RolloutMark]) -> None:
         self._wanted: dict[str, set[str]] = {}
         self._left: dict[tuple[str, ...], RolloutMark] = {}
-        for line in (
-            line for listed in marks.marks.values() for line in listed
-        ):
-            if all(word == line.mark for word in words):
-                self._wanted.setdefault(line.group, set()).add(line.rollout)
-                self._left[line.about] = line
+        for line in lines:
+            self._wanted.setdefault(line.group, set()).add(line.rollout)
+            self._left[line.about] = line
 
     @property
     def left(self) -> Sequence[RolloutMark]:
         """The lines that named no group or rollout so far."""
         return tuple(self._left.values())
 
-    def of(self, group: Group, scored: GroupRecord) -> Sequence[RolloutRecord]:
+    def of(
+        self,
+        group: Group,
+        scored: GroupRecord,
+    ) -> Sequence[RolloutRecord]:
         """Return the rollouts of a group that lines name; all, if one names the group."""
         name = group_name(group.key)
         wanted = self._wanted.get(name)
@@ -268,12 +279,18 @@ class MarkedRollouts:
         ]
 
 
-def highest(scores: Sequence[float], most: int) -> list[int]:
+def highest(
+    scores: Sequence[float],
+    most: int,
+) -> list[int]:
     """Return the indices of the highest scores; of equal ones the first."""
     return sorted(range(len(scores)), key=lambda i: -scores[i])[:most]
 
 
-def widest(scores: Sequence[float], most: int) -> list[int]:
+def widest(
+    scores: Sequence[float],
+    most: int,
+) -> list[int]:
     """Return the indices of so many scores whose variance is the greatest.
 
     That is max-variance down-sampling (PODS, Xu et al. 2025, arXiv 2504.13818): the best choice is some of

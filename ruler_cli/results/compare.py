@@ -36,7 +36,12 @@ from ruler_cli.results.highlights import (
 from ruler_cli.results.identity import digests_of
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.figures import Figures
-from ruler_cli.scoring.statistics import Concordance, concordance, quantile
+from ruler_cli.scoring.statistics import (
+    Concordance,
+    concordance,
+    correlation,
+    quantile,
+)
 from ruler_cli.types import GroupScores, RolloutValues
 
 ComparisonFigures = Json
@@ -56,25 +61,26 @@ class DigestedGroup(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The order of rollouts by two judges: that of the scores of one, with those of the other as labels."""
+    """Counts of the pairs of rollouts to which at least one judge gives different scores.
 
-    counts: Concordance
+    `tied` are those to which the other one gives equal scores, `against` those that both order differently, a tied one
+    as a half.
+    """
 
-    @property
-    def tied(self) -> int:
-        """The pairs of rollouts to which one judge gives equal scores, and the other different ones."""
-        told_by_both = self.counts.won + self.counts.lost
-        return self.counts.pairs + self.counts.spread - 2 * told_by_both
+    pairs: int
+    against: float
+    tied: int
 
-    @property
-    def pairs(self) -> int:
-        """The pairs of rollouts to which at least one judge gives different scores."""
-        return self.counts.won + self.counts.lost + self.tied
-
-    @property
-    def against(self) -> float:
-        """The pairs that both judges order differently, a tied one as a half."""
-        return self.counts.lost + self.tied / 2
+    @classmethod
+    def of(cls, counts: Concordance) -> Order:
+        """Return the order by two judges, from that of the scores of one with those of the other as labels."""
+        told_by_both = counts.won + counts.lost
+        tied = counts.pairs + counts.spread - 2 * told_by_both
+        return cls(
+            told_by_both + tied,
+            counts.lost + tied / 2,
+            tied,
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class ComparedGroup:
     @cached_property
     def order(self) -> Order:
         """The order of its rollouts by both judges."""
-        return Order(concordance([*self.common_scores.values()]))
+        return Order.of(concordance([*self.common_scores.values()]))
 
     @cached_property
     def distances(self) -> dict[int, float]:
@@ -125,7 +131,14 @@ class ComparedGroup:
         for scores in self.common_scores.values():
             score = scores[side]
             label = scores[1 - side]
-            rollouts.append(RolloutValues(score, "", score, label=label))
+            rollouts.append(
+                RolloutValues(
+                    score,
+                    "",
+                    score,
+                    label=label,
+                )
+            )
         group = (self.first, self.second)[side]
         return GroupScores(tuple(rollouts), tied=group.is_tied)
 
@@ -176,7 +189,11 @@ class LeftOutGroup(NamedTuple):
         return f"group {self.key!r} left out: {self.reason}"
 
 
-_LEFT_OUT = {None: "unlike", 0: "only in A", 1: "only in B"}
+_LEFT_OUT = {
+    None: "unlike",
+    0: "only in A",
+    1: "only in B",
+}
 """Names of the counts of groups that are not compared, by their `side`."""
 
 
@@ -186,7 +203,8 @@ _Content = tuple[str, tuple[bytes, ...]]
 
 
 def pair_groups(
-    first: Iterator[DigestedGroup], second: Iterator[DigestedGroup]
+    first: Iterator[DigestedGroup],
+    second: Iterator[DigestedGroup],
 ) -> Iterator[ComparedGroup | LeftOutGroup]:
     """Yield the groups that stand in both files with the same rollouts, each in any order, and all others.
 
@@ -220,11 +238,16 @@ def pair_groups(
             yield LeftOutGroup(key, "its rollouts differ between the files")
         for side, name in enumerate(("first", "second")):
             for _ in range(keys[side][key] - unlike):
-                yield LeftOutGroup(key, f"only in the {name} file", side)
+                yield LeftOutGroup(
+                    key,
+                    f"only in the {name} file",
+                    side,
+                )
 
 
 def _paired(
-    first: DigestedGroup, second: DigestedGroup
+    first: DigestedGroup,
+    second: DigestedGroup,
 ) -> ComparedGroup | LeftOutGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
     by_digest: dict[bytes, deque[RolloutRecord]] = {}
@@ -260,7 +283,9 @@ class Comparison:
     """
 
     def __init__(
-        self, files: Sequence[ScoredFile], on_left_out: OnLeftOut
+        self,
+        files: Sequence[ScoredFile],
+        on_left_out: OnLeftOut,
     ) -> None:
         """`on_left_out` gets each group that is not compared."""
         self.files = files
@@ -274,7 +299,9 @@ class Comparison:
         self._scores = (array("d"), array("d"))
 
     def groups(
-        self, keep: Keep, wanted: Wanted = None
+        self,
+        keep: Keep,
+        wanted: Wanted = None,
     ) -> Iterator[ComparedGroup]:
         """Yield each group that both files have; or those with a `wanted` key.
 
@@ -324,12 +351,16 @@ class Comparison:
     def paired(self) -> Json:
         """Counts of the groups of both files, of those that differ, and of those of one file alone."""
         groups, unlike, *alone = self._sides("groups", *_LEFT_OUT.values())
-        return {"groups": groups, "unlike": unlike, "alone": alone}
+        return {
+            "groups": groups,
+            "unlike": unlike,
+            "alone": alone,
+        }
 
     @cached_property
     def agreement(self) -> Agreement:
         """The figures of `ruler agree`, after the last group; each group counts, as often as it stands there."""
-        return self._agreement.agreement(self.paired)
+        return self._agreement.agreement()
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
@@ -341,8 +372,7 @@ class Comparison:
                 problem = f"{names}: no rollout has a score in both files"
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
-        agreement = self.agreement
-        order = Order(self._sums[0].pairs)
+        order = Order.of(self._sums[0].pairs)
         both = [*zip(*self._scores, strict=True)]
         distances = [abs(a - b) for a, b in both]
         figures = [file.figures for file in self.files]
@@ -351,7 +381,7 @@ class Comparison:
             same_order = 1 - order.against / order.pairs
         return {
             "files": [{"figures": file.figures(lookup)} for file in figures],
-            "paired": agreement["paired"],
+            "paired": self.paired,
             "one_scored": self._sides("only_a", "only_b"),
             "groups": self._sums[0].counts["groups"],
             "rollouts": len(both),
@@ -359,19 +389,20 @@ class Comparison:
             "spreads": [quantile(sums.spreads, 0.5) for sums in self._sums],
             "tied": [sums.counts["tied"] for sums in self._sums],
             "distance": {"mean": fmean(distances), "max": max(distances)},
-            "order": {
-                "pairs": order.pairs,
-                "against": order.against,
-                "tied": order.tied,
-                "agreement": same_order,
-            },
-            "cells": cells(both, a=TWENTIETHS, b=TWENTIETHS),
-            "correlation": agreement["correlation"],
+            "order": {**order._asdict(), "agreement": same_order},
+            "cells": cells(
+                both,
+                a=TWENTIETHS,
+                b=TWENTIETHS,
+            ),
+            "correlation": correlation(self._sums[0].by_label),
             "differs": differences(*figures),
         }
 
     def as_json(
-        self, heads: Sequence[Json], figures: ComparisonFigures
+        self,
+        heads: Sequence[Json],
+        figures: ComparisonFigures,
     ) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)

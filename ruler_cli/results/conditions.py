@@ -109,10 +109,17 @@ class Condition:
         return value is not None and low <= value <= high
 
 
-_WORDS = {True: "true", False: "false", None: "null"}
+_WORDS = {
+    True: "true",
+    False: "false",
+    None: "null",
+}
 
 
-def _is(value: Any, text: str) -> bool:
+def _is(
+    value: Any,
+    text: str,
+) -> bool:
     """Return whether a value is the one that a text stands for: a text itself, a number or another scalar as JSON."""
     if isinstance(value, str):
         return value == text
@@ -171,7 +178,12 @@ def _field(text: str) -> Condition:
         return Condition(MARK, value=value)
     if path and equals and near is None and path != MARK:
         shown = quoted[1] if quoted else path
-        return Condition(path, _limits(value), shown, value)
+        return Condition(
+            path,
+            _limits(value),
+            shown,
+            value,
+        )
     remedy = (
         f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
     )

@@ -9,8 +9,7 @@ are drawn at random.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from hashlib import blake2b
 from heapq import nlargest
 from itertools import combinations
@@ -30,29 +29,19 @@ _AT_ONCE = 128
 """Rollouts of a group whose pairs may be drawn; of more, a sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnPair:
+class DrawnPair(NamedTuple):
     """A pair of rollouts: the name of its group, and their ids and indices in the group, left and right.
 
-    `chance` is the probability with which it was drawn at random; None if it was chosen. `kept` is what was kept of
+    `chance` is the probability with which it was drawn at random; None if it was chosen. `kept` has what was kept of
     the group.
     """
 
     group: str
-    ids: tuple[str, ...]
-    indices: tuple[int, ...]
-    drawn: str
-    chance: float | None
-    kept: Any
-
-
-class _Entry(NamedTuple):
-    """A pair that may be drawn: the name of the group, the ids of the rollouts, and the indices of all ids."""
-
-    group: str
-    ids: tuple[str, str]
-    indices: Mapping[str, int]
+    ids: Sequence[str]
+    indices: Sequence[int]
     kept: list[Any]
+    drawn: str = DISPUTED
+    chance: float | None = None
 
 
 class PairDraw:
@@ -61,14 +50,23 @@ class PairDraw:
     The seed and the content of the groups decide, not their order.
     """
 
-    def __init__(self, most: int, seed: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        seed: int,
+    ) -> None:
         self._most = most
         self._seed = blake2b(str(seed).encode(), digest_size=32).digest()
         self.pairs = 0
-        self._random = Best[_Entry](most)
-        self._disputed = Best[_Entry](most // 2)
+        self._random = Best[DrawnPair](most)
+        self._disputed = Best[DrawnPair](most // 2)
 
-    def add(self, group: Group, scored: GroupRecord, keep: Keep) -> None:
+    def add(
+        self,
+        group: Group,
+        scored: GroupRecord,
+        keep: Keep,
+    ) -> None:
         """Add the next group; `keep` is called if it may be drawn from."""
         indices: dict[str, int] = {}
         for index, name in enumerate(rollout_ids(group, scored)):
@@ -80,19 +78,28 @@ class PairDraw:
         key = group_name(scored.key)
         content = orjson.dumps([key, *ids])
         dice = random.Random(
-            blake2b(content, digest_size=8, key=self._seed).digest()
+            blake2b(
+                content,
+                digest_size=8,
+                key=self._seed,
+            ).digest()
         )
         if len(ids) > _AT_ONCE:
             ids = dice.sample(ids, _AT_ONCE)
         kept = list[Any]()
-        disputes = list[tuple[float, float, _Entry]]()
+        disputes = list[tuple[float, float, DrawnPair]]()
         for pair in combinations(ids, 2):
             self.pairs += 1
-            entry = _Entry(key, pair, indices, kept)
+            places = [indices[name] for name in pair]
+            entry = DrawnPair(
+                key,
+                pair,
+                places,
+                kept,
+            )
             number = dice.random()
             drawn = self._random.add((number,), entry)
-            sides = [scored.rollouts[indices[name]] for name in pair]
-            dispute = _dispute(*sides)
+            dispute = _dispute(*[scored.rollouts[i] for i in places])
             if dispute:
                 disputes.append((dispute, number, entry))
             if drawn and not kept:
@@ -103,35 +110,36 @@ class PairDraw:
 
     def drawn(self) -> list[DrawnPair]:
         """Return the drawn pairs in random order, after the last group."""
-        entries: dict[tuple[str, ...], _Entry] = {}
+        entries: dict[tuple[str, ...], DrawnPair] = {}
         if self._most < self.pairs:
-            for entry in self._disputed.ranked():
-                entries[entry.group, *entry.ids] = entry
+            for pair in self._disputed.ranked():
+                entries[pair.group, *pair.ids] = pair
         at_random = set[tuple[str, ...]]()
-        for entry in self._random.ranked():
-            about: tuple[str, ...] = (entry.group, *entry.ids)
+        for pair in self._random.ranked():
+            about: tuple[str, ...] = (pair.group, *pair.ids)
             if len(entries) < self._most:
-                entries[about] = entry
+                entries[about] = pair
                 at_random.add(about)
         dice = random.Random(self._seed)
         pairs = []
-        for key in dice.sample(sorted(entries), len(entries)):
-            entry = entries[key]
-            sides = tuple(dice.sample(entry.ids, 2))
-            way = DISPUTED
-            chance = None
-            if key in at_random:
-                way = RANDOM
+        for about in dice.sample(sorted(entries), len(entries)):
+            pair = entries[about]
+            if dice.sample(pair.ids, 2)[0] != pair.ids[0]:
+                pair = pair._replace(
+                    ids=pair.ids[::-1],
+                    indices=pair.indices[::-1],
+                )
+            if about in at_random:
                 chance = len(at_random) / self.pairs
-            indices = tuple(entry.indices[name] for name in sides)
-            pair = DrawnPair(
-                entry.group, sides, indices, way, chance, *entry.kept
-            )
+                pair = pair._replace(drawn=RANDOM, chance=chance)
             pairs.append(pair)
         return pairs
 
 
-def _dispute(first: RolloutRecord, second: RolloutRecord) -> float:
+def _dispute(
+    first: RolloutRecord,
+    second: RolloutRecord,
+) -> float:
     """Return how far passes and judges differ on the order of two rollouts, 0 if they agree.
 
     Of the opinions for either side the strongest counts, and of these two the weaker one.

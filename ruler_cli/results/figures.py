@@ -23,7 +23,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.formats.input import open_input
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
-from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.figures import Figures, scores_by_position
@@ -82,7 +82,12 @@ _GROUPS = (
 )
 _USAGE = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
-_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_QUANTILES = {
+    "p50": 0.5,
+    "p90": 0.9,
+    "p99": 0.99,
+    "max": 1.0,
+}
 _TENTHS = [i / 10 for i in range(11)]
 TWENTIETHS = [i / 20 for i in range(21)]
 """Edges of the bins of a score."""
@@ -96,13 +101,20 @@ class ScoredFile:
     """A scored file; its `figures` and their counts are complete once all groups were read."""
 
     def __init__(
-        self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem
+        self,
+        settings: InputSettings,
+        stack: ExitStack,
+        on_problem: OnProblem,
     ) -> None:
         """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
         self._labels = settings.outcome
         self.source = settings.source
         self.name = Location(settings.source).shown
-        self.input = open_input(settings, stack, on_problem)
+        self.input = open_input(
+            settings,
+            stack,
+            on_problem,
+        )
         if self.input.reader is None:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
@@ -122,7 +134,11 @@ class ScoredFile:
             return
         groups = self.figures.groups
         rollouts = self.figures.rollouts
-        refuse_unannotated(self.name, groups["all"], groups["unmarked"])
+        refuse_unannotated(
+            self.name,
+            groups["all"],
+            groups["unmarked"],
+        )
         if self._labels is not None and not rollouts["labelled"]:
             raise UsageError(
                 f"no rollout of {self.name} has a usable label there",
@@ -174,9 +190,8 @@ class FileFigures:
     """The figures of a scored file, group by group; it stores some numbers of a group and of a rollout.
 
     `groups` and `rollouts` are counts by name: those of the figures, and of values that cannot be used:
-    `odd_scores`, `odd_labels`, `unlabelled`, `more_judges` (scores of a panel beyond the first
-    few); `outcomes` counts labels that a verifier gave instead of a reward, `own_labels` labels at the user's
-    path that equal the score. `sums` are those of all groups with scores.
+    `odd_scores`, `odd_labels`, `unlabelled`; `outcomes` counts labels that a verifier gave instead of a reward,
+    `own_labels` labels at the user's path that equal the score. `sums` are those of all groups with scores.
     """
 
     def __init__(self) -> None:
@@ -197,7 +212,11 @@ class FileFigures:
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
-    def add(self, group: GroupRecord, own_rubric: str = "") -> None:
+    def add(
+        self,
+        group: GroupRecord,
+        own_rubric: str = "",
+    ) -> None:
         """Count the next group of the file; its record may have a rubric of its own."""
         self.groups.update(["all", group.status])
         for rollout in group.rollouts:
@@ -261,7 +280,6 @@ class FileFigures:
             "odd_labels": label is None and source != "",
             "outcomes": source == "outcome",
             "own_labels": source == "given" and label == rollout.score,
-            "more_judges": rollout.more_judges,
         }
         if rollout.ended:
             counts[rollout.ended] = True
@@ -353,15 +371,13 @@ class FileFigures:
         """
         texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
-            plain = {"judge": name, "model": name, "params": {}}
-            alone = {
-                "ask": "each",
-                "question": QUESTION,
-            }  # of an earlier version
-            read = alone | {"read": "probability"}
-            for asked in ({}, alone, read, read | {"ask": "group"}):
-                text = params_text([{**plain, **asked}])
-                texts_of[digest_of(text)] = text
+            plain = {
+                "judge": name,
+                "model": name,
+                "params": {},
+            }
+            text = params_text([plain])
+            texts_of[digest_of(text)] = text
         made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }
@@ -370,7 +386,11 @@ class FileFigures:
             listed.pop(OTHER, None)
             texts = texts_of | dict(lookup(listed))
             made[name] = [
-                {"digest": digest, "groups": number, "text": texts.get(digest)}
+                {
+                    "digest": digest,
+                    "groups": number,
+                    "text": texts.get(digest),
+                }
                 for digest, number in listed.items()
             ]
             made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
@@ -389,7 +409,11 @@ class FileFigures:
         if not exact:
             step = (labels[-1] - labels[0]) / _MOST_LABELS
             edges = [labels[0] + step * i for i in range(_MOST_LABELS)]
-        listed = cells(labelled, score=_TENTHS, label=[*edges, *labels[-1:]])
+        listed = cells(
+            labelled,
+            score=_TENTHS,
+            label=[*edges, *labels[-1:]],
+        )
         for cell in listed if exact else ():
             cell["label"] = cell["values"]["label"]
         pairs = self.sums.pairs
@@ -407,9 +431,21 @@ class FileFigures:
             self._numbers["score"], self._numbers["bytes"], strict=True
         )
         trend = self.sums.lengths.trend()
-        none = {"slope": None, "error": None, "correlation": None, "groups": 0}
+        none = {
+            "slope": None,
+            "error": None,
+            "correlation": None,
+            "groups": 0,
+        }
         figures = asdict(trend) if trend else none
-        return {"cells": cells(points, score=_TENTHS, bytes=_POWERS), **figures}
+        return {
+            "cells": cells(
+                points,
+                score=_TENTHS,
+                bytes=_POWERS,
+            ),
+            **figures,
+        }
 
     def _criteria(self) -> list[Json]:
         """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""
@@ -459,7 +495,8 @@ class FileFigures:
 
 
 def differences(
-    first: FileFigures, second: FileFigures
+    first: FileFigures,
+    second: FileFigures,
 ) -> dict[str, bool | None]:
     """Return for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     differs: dict[str, bool | None] = {}
@@ -473,7 +510,10 @@ def differences(
     return differs
 
 
-def _middle(numbers: Sequence[float], edges: Sequence[float]) -> Json:
+def _middle(
+    numbers: Sequence[float],
+    edges: Sequence[float],
+) -> Json:
     return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
 
 
@@ -490,13 +530,26 @@ def _is_corrected(rollout: RolloutValues) -> bool:
     )
 
 
-def _bin(edges: Sequence[float], value: float) -> int:
+def _bin(
+    edges: Sequence[float],
+    value: float,
+) -> int:
     """Return the bin of a value: an edge is in the bin above it, what is outside in the first or last."""
-    return bisect_right(edges, value, 1, len(edges) - 1) - 1
+    return (
+        bisect_right(
+            edges,
+            value,
+            1,
+            len(edges) - 1,
+        )
+        - 1
+    )
 
 
 def histogram(
-    values: Iterable[float], edges: Sequence[float], count: str = "n"
+    values: Iterable[float],
+    edges: Sequence[float],
+    count: str = "n",
 ) -> list[Json]:
     """Count values between edges, each bin with its `count`; no bins without values."""
     held: list[list[float]] = [[] for _ in edges[1:]]
@@ -554,7 +607,11 @@ def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
     high = math.floor(max(points)[0])
     width = (high - low) // _BARS + 1
     edges = range(low, high + width + 1, width)
-    bars = histogram([at for at, _ in points], edges, "groups")
+    bars = histogram(
+        [at for at, _ in points],
+        edges,
+        "groups",
+    )
     for bar in bars:
         bar["failed"] = {}
     failed = Counter([(_bin(edges, at), kind) for at, kind in points if kind])

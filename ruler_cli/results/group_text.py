@@ -35,9 +35,17 @@ class GroupText:
     pictures: Mapping[str, Picture]
 
     @classmethod
-    def of(cls, group: Group, scored_group: GroupRecord) -> GroupText:
+    def of(
+        cls,
+        group: Group,
+        scored_group: GroupRecord,
+    ) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
-        layout = render_group(group, AskSettings(), sent=False).layout
+        layout = render_group(
+            group,
+            AskSettings(),
+            sent=False,
+        ).layout
         rollouts: list[Sequence[str]] = []
         identical: list[int] = []
         first: dict[int, int] = {}
@@ -81,7 +89,9 @@ def _task(group: Group) -> str:
 
 
 def text_json(
-    text: GroupText, group: GroupRecord, second_group: GroupRecord | None = None
+    text: GroupText,
+    group: GroupRecord,
+    second_group: GroupRecord | None = None,
 ) -> Json:
     """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 
@@ -93,7 +103,12 @@ def text_json(
         second = [rollout.as_json() for rollout in second_group.rollouts]
         pairs = zip(rollouts, second, strict=True)
         rollouts = [{"a": a, "b": b} for a, b in pairs]
-    rows = zip(rollouts, text.rollouts, text.identical, strict=True)
+    rows = zip(
+        rollouts,
+        text.rollouts,
+        text.identical,
+        strict=True,
+    )
     return {
         "rollouts": [
             rollout | {"lines": as_read(lines), "same_as": same_as}

@@ -76,7 +76,11 @@ class Best(Generic[_Item]):
         self._number = 0
         self._heap: list[tuple[Rank, int, _Item]] = []
 
-    def add(self, rank: Rank, item: _Item) -> bool:
+    def add(
+        self,
+        rank: Rank,
+        item: _Item,
+    ) -> bool:
         """Add an item; true if it is among them so far."""
         self._number += 1
         # numbers differ, so no two items are compared
@@ -196,12 +200,23 @@ class Shortlist:
         for because, why in worst.items():
             if why:
                 self._worst.add(
-                    rank, Highlight(group, self._number, because, why)
+                    rank,
+                    Highlight(
+                        group,
+                        self._number,
+                        because,
+                        why,
+                    ),
                 )
                 break
         if "disagrees" in because_of:
             why = f"{against:,.10g} of {group.pairs.pairs:,} pairs"
-            highlight = Highlight(group, self._number, "disagrees", why)
+            highlight = Highlight(
+                group,
+                self._number,
+                "disagrees",
+                why,
+            )
             self._by_labels.add((against,), highlight)
         self._labelled |= bool(group.scores) and group.pairs.pairs > 0
         if group.scores and not self._labelled:
@@ -209,7 +224,14 @@ class Shortlist:
         if self._number < ENOUGH:
             state = "not judged" if group.status == "unmarked" else ""
             state = "tied" if group.is_tied else state
-            self._first.append(Highlight(group, self._number, "rest", state))
+            self._first.append(
+                Highlight(
+                    group,
+                    self._number,
+                    "rest",
+                    state,
+                )
+            )
         return rank
 
     def _add_disputed(self, group: GroupRecord) -> None:
@@ -226,7 +248,12 @@ class Shortlist:
                 self._panel |= len(judges) > 1
         if distance:
             why = f"apart by {distance:.2f}"
-            highlight = Highlight(group, self._number, "unsure", why)
+            highlight = Highlight(
+                group,
+                self._number,
+                "unsure",
+                why,
+            )
             self._by_judges.add((distance,), highlight)
 
     def lists(self) -> dict[str, list[Highlight]]:
@@ -265,21 +292,38 @@ class Run:
         self.file = file
         self.shortlist = Shortlist()
 
-    def groups(self, keep: Keep, wanted: Wanted = None) -> Iterator[RunGroup]:
+    def groups(
+        self,
+        keep: Keep,
+        wanted: Wanted = None,
+    ) -> Iterator[RunGroup]:
         """Yield each group, or those with a `wanted` key; what `keep` returns of a group is `kept` with it."""
         for number, group, scored in self.file.groups(wanted):
             rank = self.shortlist.add(scored)
-            yield RunGroup(number, scored, rank, keep(group, scored))
+            yield RunGroup(
+                number,
+                scored,
+                rank,
+                keep(group, scored),
+            )
 
     def figures(self, lookup: TextLookup) -> ReportFigures:
         """Return the figures of all groups so far."""
         return self.file.figures.figures(lookup)
 
-    def as_json(self, heads: Sequence[Json], figures: ReportFigures) -> Json:
+    def as_json(
+        self,
+        heads: Sequence[Json],
+        figures: ReportFigures,
+    ) -> Json:
         """Return the figures and the lists as JSON; `heads` has what describes the file."""
         lists = self.lists_as_json()
         del lists["others"]
-        return {**heads[0], "figures": figures, **lists}
+        return {
+            **heads[0],
+            "figures": figures,
+            **lists,
+        }
 
     def lists_as_json(self) -> Json:
         """Return the lists of groups as JSON."""

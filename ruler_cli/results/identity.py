@@ -32,12 +32,18 @@ def group_name(key: str) -> str:
     )
 
 
-def rollout_ids(group: Group, scored: GroupRecord) -> tuple[str, ...]:
+def rollout_ids(
+    group: Group,
+    scored: GroupRecord,
+) -> tuple[str, ...]:
     """Return the id of each rollout, 12 hexadecimal digits of what it holds; identical ones share it."""
     return tuple([digest.hex()[:_ID] for digest in digests_of(group, scored)])
 
 
-def digests_of(group: Group, scored_group: GroupRecord) -> Sequence[bytes]:
+def digests_of(
+    group: Group,
+    scored_group: GroupRecord,
+) -> Sequence[bytes]:
     """Return a digest of the messages of each rollout."""
     parts = group.rollouts
     digests = []

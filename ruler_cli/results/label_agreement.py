@@ -50,7 +50,12 @@ class LabelAgreement:
     group and rollouts.
     """
 
-    def __init__(self, labels: Labels | None, *, of_records: bool) -> None:
+    def __init__(
+        self,
+        labels: Labels | None,
+        *,
+        of_records: bool,
+    ) -> None:
         """UsageError if what is known of scores chose all labels."""
         self._of_records = labels is None or of_records
         self._figures = AgreementBuilder("score")
@@ -86,7 +91,11 @@ class LabelAgreement:
         # the groups that labels name for the same rollouts
         self._homes = Counter(about[1:] for about in self._left)
 
-    def add(self, ids: Sequence[str], group: GroupRecord) -> None:
+    def add(
+        self,
+        ids: Sequence[str],
+        group: GroupRecord,
+    ) -> None:
         """Add a group with the ids of its rollouts; an empty one counts for nothing."""
         if not ids:
             return
@@ -101,7 +110,11 @@ class LabelAgreement:
         else:
             self._add_labels(lines, ids, group)
 
-    def _lines_of(self, ids: Sequence[str], name: str) -> list[LabelLine]:
+    def _lines_of(
+        self,
+        ids: Sequence[str],
+        name: str,
+    ) -> list[LabelLine]:
         """Return the labels that hold in a group of this name; each holds in one group."""
         lines = list[LabelLine]()
         for rollout in dict.fromkeys(ids):
@@ -137,7 +150,12 @@ class LabelAgreement:
             for rollout, people in better.items():
                 place = ids.index(rollout)
                 (worse,) = places - {place}
-                vote = Vote(place, worse, people / decided, weight)
+                vote = Vote(
+                    place,
+                    worse,
+                    people / decided,
+                    weight,
+                )
                 if decided + equal > 1:
                     others = decided + equal - 1
                     vote = vote._replace(
@@ -181,7 +199,11 @@ class LabelAgreement:
         self._figures.add(group, votes=votes, labelled=labels)
         self._mean.add(scores, rows)
 
-    def _count(self, group: GroupRecord, places: Collection[int]) -> None:
+    def _count(
+        self,
+        group: GroupRecord,
+        places: Collection[int],
+    ) -> None:
         """Count a label by what the judge says of its rollouts."""
         scores = [group.rollouts[i].judge_score for i in places]
         if None in scores:
@@ -232,7 +254,10 @@ MOST_NOT_ASKED = 0.05
 """The share of labels that a judge may not have been asked about."""
 
 
-def gate(agreement: Agreement, bound: float) -> Json:
+def gate(
+    agreement: Agreement,
+    bound: float,
+) -> Json:
     """Return whether the interval of the pairwise accuracy lies at `bound` or above, and what decided.
 
     A labelled pair counts as wrong if the judge was asked about it and gave no score, and few may be of what it was

@@ -140,7 +140,12 @@ class Labels:
         return cls(comparisons, marks)
 
     @classmethod
-    def read(cls, paths: Iterable[str | Path], *, option: str) -> Labels:
+    def read(
+        cls,
+        paths: Iterable[str | Path],
+        *,
+        option: str,
+    ) -> Labels:
         """Read files; UsageError, with the file, the line and the reason, for a line that is neither kind.
 
         `option` is that which names the files.
@@ -208,7 +213,10 @@ def parse_line(line: bytes) -> LabelLine:
     return RolloutMark(**fields)
 
 
-def _text(value: Mapping[str, Any], name: str) -> str:
+def _text(
+    value: Mapping[str, Any],
+    name: str,
+) -> str:
     """Return a text of a line, empty if it is absent; UnreadableError if it is not one, or too long."""
     text = value.get(name)
     if text is None:

@@ -71,7 +71,12 @@ class PairMaker:
     """
 
     def __init__(
-        self, gap: float, most: int, shape: Shape, *, table: bool
+        self,
+        gap: float,
+        most: int,
+        shape: Shape,
+        *,
+        table: bool,
     ) -> None:
         """Make at most so many pairs of a group.
 
@@ -150,7 +155,10 @@ class PairMaker:
             yield gap, written[best], written[worst]
 
     def _written(
-        self, selected: Selected, scored: RolloutRecord, name: str
+        self,
+        selected: Selected,
+        scored: RolloutRecord,
+        name: str,
     ) -> WrittenRollout:
         """Write a rollout; UnreadableError with the reason if it would not be whole."""
         rollouts = selected.group.rollouts
@@ -188,7 +196,11 @@ class PairMaker:
             raise UnreadableError("more than one question and one answer")
         return texts[0], texts[1]
 
-    def _line(self, pair: Pair, group: str) -> bytes:
+    def _line(
+        self,
+        pair: Pair,
+        group: str,
+    ) -> bytes:
         gap, chosen, rejected = pair
         members = {
             "prompt": chosen.prompt,
@@ -213,7 +225,9 @@ class PairMaker:
 
 
 def best_and_worst(
-    scores: Sequence[float], gap: float, most: int
+    scores: Sequence[float],
+    gap: float,
+    most: int,
 ) -> list[tuple[int, int]]:
     """Return indices of the best score and the worst, the second best and the second worst, and so on.
 
@@ -233,7 +247,11 @@ def best_and_worst(
 _PLAIN = {"role", "content"}
 
 
-def _message(message: JsonObject, *, table: bool) -> Turn:
+def _message(
+    message: JsonObject,
+    *,
+    table: bool,
+) -> Turn:
     """Return what a chat template reads of a message; UnreadableError if that is not all that the agent said."""
     role = message.get("role")
     if role not in _ROLES:
@@ -263,7 +281,11 @@ def _message(message: JsonObject, *, table: bool) -> Turn:
     return turn
 
 
-def _call(call: Any, *, table: bool) -> JsonObject:
+def _call(
+    call: Any,
+    *,
+    table: bool,
+) -> JsonObject:
     """Return a call in OpenAI's form, with an object for its arguments if they are one."""
     function = lookup(call, "function")
     if not is_object(function) or not is_text(function.get("name")):
@@ -275,7 +297,11 @@ def _call(call: Any, *, table: bool) -> JsonObject:
         arguments = value
     named_by = {"id": call["id"]} if is_text(call.get("id")) else {}
     named = {"name": function["name"], "arguments": arguments}
-    return {**named_by, "type": "function", "function": named}
+    return {
+        **named_by,
+        "type": "function",
+        "function": named,
+    }
 
 
 def _json(value: Any) -> str:

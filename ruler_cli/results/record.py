@@ -32,7 +32,6 @@ from ruler_cli.types import (
     GroupScores,
     Kind,
     RolloutValues,
-    Usage,
     readable_text,
     words_of,
 )
@@ -64,16 +63,6 @@ LabelSource = Literal["", "reward", "outcome", "given"]
 _R = TypeVar("_R")
 
 
-class UsageFields(TypedDict):
-    """The calls and tokens of a group, or of a file, as they stand in JSON."""
-
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    estimated: bool
-
-
 class Digests(TypedDict):
     """The digests of the rubric, and of the parameters of the judges, that made scores."""
 
@@ -82,7 +71,9 @@ class Digests(TypedDict):
 
 
 def number_in(
-    value: Any, least: float = -LARGEST, most: float = LARGEST
+    value: Any,
+    least: float = -LARGEST,
+    most: float = LARGEST,
 ) -> float | None:
     """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
     if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
@@ -205,7 +196,10 @@ _READERS: dict[Callable[[Any], Any], str] = {
 """The functions that read a member of a record, with the names of these members."""
 
 
-def _read_members(annotation: Json, names: Collection[str]) -> Json:
+def _read_members(
+    annotation: Json,
+    names: Collection[str],
+) -> Json:
     """Read the members with these names that an annotation, or the part of a group in it, has and that are not null."""
     current = _upgraded(annotation)
     members: Json = {}
@@ -240,8 +234,7 @@ class RolloutRecord:
     Its rewards come from the record's own bytes (see `formats.annotate`). What is read of a scored file has more, from
     `indices` on: those of its parts among all rollouts of the group, as a rollout in several parts counts as one; the
     first original reward or the outcome as a number (`label`), where it is from (also if it is no number), the bytes
-    that the agent wrote (`size`), whether a score is no finite number (`odd_score`), and how many scores of a panel are
-    beyond the first few judges of the file.
+    that the agent wrote (`size`), and whether a score is no finite number (`odd_score`).
     """
 
     status: Status = "unmarked"
@@ -267,7 +260,6 @@ class RolloutRecord:
     label_source: LabelSource = ""
     size: int = 0
     odd_score: bool = False
-    more_judges: int = 0
 
     @classmethod
     def read(cls, annotation: Json, **values: Any) -> RolloutRecord:
@@ -341,7 +333,12 @@ class RolloutRecord:
                 return values[i]
         return None
 
-    def values(self, distinct: int, *, placed: bool) -> RolloutValues:
+    def values(
+        self,
+        distinct: int,
+        *,
+        placed: bool,
+    ) -> RolloutValues:
         """Return the numbers that figures count; `placed`: its positions are those among all rollouts."""
         criteria = []
         for i, criterion in enumerate(self.criteria):
@@ -590,7 +587,10 @@ _QUALITY = set(
 """Members of a group that are about its scores."""
 
 
-def _made(kind: type[_R], values: Json) -> _R:
+def _made(
+    kind: type[_R],
+    values: Json,
+) -> _R:
     """Make a record of what stands in OUTPUT; to fill in the rest would take longer than the whole line does."""
     record = object.__new__(kind)
     vars(record).update(values)
@@ -694,6 +694,7 @@ def group_record(
     failure = scores if isinstance(scores, GroupError) else None
     quality = scores if isinstance(scores, GroupScores) else _NO_SCORES
     counted = _NO_REPLIES if failure else result
+    usage = result.usage
     judges = {reply.judge for reply in result.pass_scores}
     asked = judges or {call.judge for call in result.failed_calls} or {0}
     # of a group without scores those that were asked
@@ -721,7 +722,13 @@ def group_record(
         **digests,
         "version": __version__,
         "served": list(result.served),
-        "usage": usage_fields(result.usage),
+        "usage": {
+            "calls": usage.calls,
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.completion,
+            "cached_tokens": usage.cached,
+            "estimated": usage.estimated,
+        },
         "cost_usd": None if cost_usd is None else round(cost_usd, 8),
         "judged_at": time.strftime(INSTANT, time.gmtime(result.ended)),
         "latency_s": round(result.seconds, 3),
@@ -729,17 +736,6 @@ def group_record(
         "schema": SCHEMA,
     }
     return _made(GroupRecord, record)
-
-
-def usage_fields(usage: Usage) -> UsageFields:
-    """Return the calls and tokens of a group, or of a file, as they stand in JSON."""
-    return {
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "cached_tokens": usage.cached,
-        "estimated": usage.estimated,
-    }
 
 
 def _fine(value: float | None) -> float | None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from typing import Any
 
-from ruler_cli.formats.paths import rollout_object
+from ruler_cli.formats.paths import alternatives, rollout_object
 from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.record import Json
 from ruler_cli.types import Group, readable_text, words_of
@@ -49,11 +49,10 @@ class RecordFields:
         self._uses = Counter[str]()
         reader = annotations.reader
         form = reader.format
+        read = (*form.messages, *form.answers, *form.prompt, form.reward)
         # what the page shows elsewhere, and what has too many values
         self._apart = {*reader.group_key.paths, *reader.value_paths.values()}
-        self._apart.update(reader.prompt)
-        for names in (*form.messages, *form.answers, *form.prompt, form.reward):
-            self._apart.update(names.split("|"))
+        self._apart.update(reader.prompt, alternatives(read))
 
     def add(self, group: Group) -> GroupValues:
         """Count the fields of the next group of the file, and return those that it has."""
@@ -122,7 +121,12 @@ def _scalars(
         if len(path) > _LONGEST:
             continue
         if isinstance(value, dict) and depth > 1:
-            yield from _scalars(value, frozenset(), f"{path}.", depth - 1)
+            yield from _scalars(
+                value,
+                frozenset(),
+                f"{path}.",
+                depth - 1,
+            )
         elif text := _text(value):
             yield path, text
 

@@ -60,7 +60,12 @@ def select(
             opened = open_input(source, inputs, unreadable)
         else:
             write_as = partial(out.write_as, scored=False)
-            opened = open_input(source, inputs, unreadable, write_as)
+            opened = open_input(
+                source,
+                inputs,
+                unreadable,
+                write_as,
+            )
         on_open(opened)
         refuse_other_groups(opened, output, force=force or scored.same(output))
         if counts["unreadable"]:
@@ -90,7 +95,11 @@ def select(
     return selector
 
 
-def _refuse_in_place(scored: Location, output: str, why: str) -> None:
+def _refuse_in_place(
+    scored: Location,
+    output: str,
+    why: str,
+) -> None:
     """Raise UsageError if OUTPUT is INPUT."""
     if output != "-" and scored.same(output):
         problem = f"is INPUT, and would {why}"
@@ -110,7 +119,9 @@ class Cutter:
         self._open: dict[int, dict[Path, bool]] = {}
 
     def records(
-        self, group: Group, selected: Collection[int] | None
+        self,
+        group: Group,
+        selected: Collection[int] | None,
     ) -> list[tuple[int, bytes]]:
         """Return the number and the new bytes of each record that is done; no bytes: it is left out.
 
@@ -137,7 +148,11 @@ class Cutter:
             records.append((line.number, body))
         return records
 
-    def _cut(self, line: Line, removed: Collection[Path]) -> bytes:
+    def _cut(
+        self,
+        line: Line,
+        removed: Collection[Path],
+    ) -> bytes:
         try:
             return cut(line.raw, self._form, removed)
         except (UnreadableError, RecursionError) as error:
@@ -149,7 +164,11 @@ class Cutter:
             ) from None
 
 
-def cut(raw: bytes, form: Format, removed: Collection[Path]) -> bytes:
+def cut(
+    raw: bytes,
+    form: Format,
+    removed: Collection[Path],
+) -> bytes:
     """Cut some rollouts out of the list of a record.
 
     UnreadableError if several lists hold parts of each: if the wrong list lost an item, or the right one did not,

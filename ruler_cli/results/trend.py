@@ -31,7 +31,7 @@ _UNLIKE = 0.05
 """The share of a step's groups that are judged otherwise than in the first step, beyond which no test counts it."""
 _RUBRICS = 3
 """Rubrics of a step that are compared with those of the first; more are rubrics of single tasks."""
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _LONGEST_NUMBER = 15
 """Digits of a step; a longer number is a time or an id."""
 
@@ -59,7 +59,12 @@ class TrendStep:
     first step, in words, and `unlike` in how many groups.
     """
 
-    def __init__(self, source: str, step: float, reason: str = "") -> None:
+    def __init__(
+        self,
+        source: str,
+        step: float,
+        reason: str = "",
+    ) -> None:
         self.source = source
         self.step = step
         self.reason = reason
@@ -74,7 +79,11 @@ class TrendStep:
         """The sums over its groups with scores."""
         return self.file.sums
 
-    def read(self, file: ScoredFile, update: Callable[[], object]) -> None:
+    def read(
+        self,
+        file: ScoredFile,
+        update: Callable[[], object],
+    ) -> None:
         """Read the groups of a file, with an `update` after each."""
         self.file = file.figures
         for _, group, scored in file.read():
@@ -91,7 +100,7 @@ class TrendStep:
 
     def compare(self, first: TrendStep) -> None:
         """Name what made scores differently from those of the first step, and those of how many groups."""
-        names = []
+        unlike: dict[str, int] = {}
         for way, words in _WAYS.items():
             usual = first.file.words[words]
             counts = self.file.words[words]
@@ -99,18 +108,21 @@ class TrendStep:
                 continue
             new = counts.total() - sum(counts[word] for word in usual)
             if usual and new:
-                names.append(way)
-                self.unlike = max(self.unlike, new)
-        if "judge" in names and "parameters" in names:
-            names.remove(
-                "parameters"
-            )  # their digest is of the judges' names, too
-        self.differs = ", ".join(names)
+                unlike[way] = new
+        if "judge" in unlike:
+            # their digest is of the judges' names, too
+            unlike.pop("parameters", None)
+        self.unlike = max(unlike.values(), default=0)
+        self.differs = ", ".join(unlike)
         every = self.file.groups["all"]
         if 0 < self.unlike < every:
             self.differs += f" in {self.unlike} of {every} groups"
 
-    def means(self, kind: DriftKind, panel: Panel) -> Sequence[float]:
+    def means(
+        self,
+        kind: DriftKind,
+        panel: Panel,
+    ) -> Sequence[float]:
         """Return the means that a test looks at; of a length the size of its correlation. Empty without them."""
         sums = self.sums
         if kind == "length":
@@ -122,7 +134,11 @@ class TrendStep:
         counted = [mean.mean for mean in means if mean.number]
         return counted if len(counted) == 2 else ()
 
-    def products(self, kind: DriftKind, panel: Panel) -> Mapping[str, float]:
+    def products(
+        self,
+        kind: DriftKind,
+        panel: Panel,
+    ) -> Mapping[str, float]:
         """Return the products of these within groups."""
         if kind == "held_out":
             pair = self.sums.by_judges.get(panel, {})
@@ -176,7 +192,10 @@ class DriftTest:
     """
 
     def __init__(
-        self, kind: DriftKind, steps: Sequence[TrendStep], panel: Panel
+        self,
+        kind: DriftKind,
+        steps: Sequence[TrendStep],
+        panel: Panel,
     ) -> None:
         self.kind: DriftKind = kind
         self._steps = [step for step in steps if step.means(kind, panel)]
@@ -230,7 +249,9 @@ class Trend:
     """
 
     def __init__(
-        self, steps: Sequence[TrendStep], origin: StepOrigin = "order"
+        self,
+        steps: Sequence[TrendStep],
+        origin: StepOrigin = "order",
     ) -> None:
         self.steps = sorted(steps, key=lambda step: step.step)
         self.origin = origin
@@ -252,7 +273,14 @@ class Trend:
             self.panel = self.panel or next(iter(step.sums.by_judges), ())
         labelled = any(step.sums.means["label"].number for step in judged)
         kinds: list[DriftKind] = ["label" if labelled else "held_out", "length"]
-        tests = [DriftTest(kind, counted, self.panel) for kind in kinds]
+        tests = [
+            DriftTest(
+                kind,
+                counted,
+                self.panel,
+            )
+            for kind in kinds
+        ]
         self.tests = [test for test in tests if test.values]
         running = [test for test in tests if test.runs]
         needed = log(max(1, len(running)) / FALSE_ALARMS)
@@ -265,7 +293,11 @@ class Trend:
         for test in self.tests:
             values = [test.values.get(step.step) for step in self.steps]
             tests.append(
-                {"kind": test.kind, "steps": len(test.values), "values": values}
+                {
+                    "kind": test.kind,
+                    "steps": len(test.values),
+                    "values": values,
+                }
             )
         return {
             "step_from": self.origin,
@@ -277,17 +309,12 @@ class Trend:
 
 
 def step_numbers(names: Sequence[str]) -> tuple[Sequence[float], StepOrigin]:
-    """Return the number of each file's step: the only one in which the `names` differ, else the place of the file."""
-    parts = [_NUMBER.split(name) for name in names]
-    columns = []
-    if len({tuple(split[::2]) for split in parts}) == 1:
-        for texts in zip(*parts, strict=True):
-            if len({*texts}) > 1:
-                columns.append(texts)
-    if len(columns) == 1 and max(map(len, columns[0])) <= _LONGEST_NUMBER:
-        numbers = []
-        for text in columns[0]:
-            numbers.append(float(text) if "." in text else int(text))
-        if len({*numbers}) == len(names):
-            return numbers, "name"
+    """Return the number of each file's step: the last one in its name, if all differ, else the place of the file."""
+    numbers: list[float] = []
+    for name in names:
+        for text in _NUMBER.findall(name)[-1:]:
+            if len(text) <= _LONGEST_NUMBER:
+                numbers.append(float(text) if "." in text else int(text))
+    if len({*numbers}) == len(names):
+        return numbers, "name"
     return range(1, len(names) + 1), "order"

@@ -76,7 +76,9 @@ class Bootstrap:
 
 
 def measured(
-    value: float | None, resampled: Iterable[float | None], groups: int
+    value: float | None,
+    resampled: Iterable[float | None],
+    groups: int,
 ) -> Measured:
     """Return a value with the percentiles of its values in resamples."""
     low = high = None
@@ -85,7 +87,12 @@ def measured(
         outside = len(ordered) // _OUTSIDE
         low = min(value, ordered[outside])
         high = max(value, ordered[-1 - outside])
-    return {"value": value, "low": low, "high": high, "groups": groups}
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "groups": groups,
+    }
 
 
 class CorrectedMean:
@@ -100,7 +107,11 @@ class CorrectedMean:
         self._groups = Bootstrap()
         self._bounds = [0.0, 1.0]
 
-    def add(self, scores: Sequence[float], rows: Sequence[_Row]) -> None:
+    def add(
+        self,
+        scores: Sequence[float],
+        rows: Sequence[_Row],
+    ) -> None:
         """Add a group: the scores of all, and a row for each label."""
         sums = defaultdict[str, float](float)
         sums["number"] = len(scores)
@@ -144,8 +155,16 @@ class CorrectedMean:
         return {
             "number": totals["number"],
             "labelled": totals["labelled"],
-            "scores": measured(means[0], columns[0], groups["number"]),
-            "labels": measured(means[1], columns[1], groups["weight"]),
+            "scores": measured(
+                means[0],
+                columns[0],
+                groups["number"],
+            ),
+            "labels": measured(
+                means[1],
+                columns[1],
+                groups["weight"],
+            ),
             "corrected": measured(
                 corrected[0], corrected[1:], groups["weight"]
             ),

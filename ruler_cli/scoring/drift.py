@@ -48,7 +48,10 @@ class Rise(NamedTuple):
     evidence: float
 
 
-def rises(values: Sequence[float], weights: Sequence[float]) -> Iterator[Rise]:
+def rises(
+    values: Sequence[float],
+    weights: Sequence[float],
+) -> Iterator[Rise]:
     """Yield the evidence after each number, from the LEAST-th on; none for fewer numbers.
 
     `weights`, from 0 to 1, are the shares that are bet. Equal numbers have their mean rank: as the bets are convex,

@@ -20,6 +20,7 @@ from ruler_cli.scoring.statistics import (
     Moments,
     PositionBias,
     concordance,
+    correlation,
     pair_products,
 )
 from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
@@ -29,7 +30,11 @@ _MOST_CRITERIA = 64
 """Criteria that have figures; rubrics of single records may name more."""
 _STATES = ("tied", "alone", "one_score", "degraded")
 _MOST_JUDGES = 16
-"""Judges of which each two are compared."""
+"""Judges that are counted, each two of which are compared; a file with more of them is damaged or hostile."""
+
+
+_Passes = tuple[Sequence[float], Sequence[float]]
+"""The positions and the scores of a rollout, by pass."""
 
 
 @dataclass
@@ -38,34 +43,26 @@ class CriterionSums:
 
     values: Moments = field(default_factory=Moments)
     products: Counter[str] = field(default_factory=Counter)
-    variance: Anova = field(default_factory=lambda: Anova(0.0, 0, 0.0, 0, 0.0))
+    variance: Anova = field(default_factory=Anova)
     positions: PositionBias = field(default_factory=PositionBias)
 
     def add(self, rows: Sequence[tuple[CriterionScore, RolloutValues]]) -> None:
         """Add the rollouts of one group; identical ones count once for the passes."""
         self.values.add([criterion.value for criterion, _ in rows])
         pairs = []
-        distinct: dict[int | None, tuple[Sequence[float], Sequence[float]]] = {}
+        distinct: dict[int | None, _Passes] = {}
         for criterion, rollout in rows:
             if rollout.judge_score is not None:
                 pairs.append((criterion.value, rollout.judge_score, None))
-            distinct[rollout.distinct] = rollout.positions, criterion.passes
+            distinct[rollout.distinct] = (rollout.positions, criterion.passes)
         self.products.update(pair_products(pairs).get("scores", {}))
-        passes = {len(row) for rows in distinct.values() for row in rows}
-        if len(distinct) < 2 or len(passes) != 1 or passes == {0}:
-            return
         requests = _by_pass([*distinct.values()])
-        self.positions.add(*[_in_order(shown) for shown in requests])
+        if len(distinct) < 2 or not requests:
+            return
+        self.positions.add(*map(_in_order, requests))
         if len(requests) > 1:
             scores = [[score for _, score in shown] for shown in requests]
-            variance, before = Anova.of(scores), self.variance
-            self.variance = Anova(
-                before.between + variance.between,
-                before.df_item + variance.df_item,
-                before.rest + variance.rest,
-                before.df_res + variance.df_res,
-                variance.k,
-            )
+            self.variance += Anova.of(scores)
 
     @property
     def reliability(self) -> float | None:
@@ -78,7 +75,7 @@ class CriterionSums:
     @property
     def with_score(self) -> float | None:
         """The correlation of its values with the scores within groups."""
-        return CORRELATIONS["scores"](self.products)
+        return correlation(self.products)
 
 
 class Figures:
@@ -105,7 +102,12 @@ class Figures:
         self.positions = PositionBias()
         self.criteria: dict[str, CriterionSums] = {}
 
-    def add(self, group: GroupScores, *, own_words: bool = True) -> None:
+    def add(
+        self,
+        group: GroupScores,
+        *,
+        own_words: bool = True,
+    ) -> None:
         """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
         scored = [
             rollout for rollout in group.rollouts if rollout.score is not None
@@ -166,16 +168,20 @@ class Figures:
         self.by_label.update(products.get("scores", {}))
 
     def _add_judges(
-        self, scored: Sequence[RolloutValues], distinct: Sequence[RolloutValues]
+        self,
+        scored: Sequence[RolloutValues],
+        distinct: Sequence[RolloutValues],
     ) -> None:
         """Count each judge of a panel, and every two of them on distinct rollouts."""
         judges: dict[Any, None] = {}
         for rollout in scored:
-            if len(rollout.by_judge) > 1:
-                judges.update(dict.fromkeys(rollout.by_judge))
-                for judge, score in rollout.by_judge.items():
+            if len(rollout.by_judge) < 2:
+                continue
+            for judge, score in rollout.by_judge.items():
+                if judge in self.judges or len(self.judges) < _MOST_JUDGES:
                     self.judges[judge].add([score])
-        for pair in combinations([*judges][:_MOST_JUDGES], 2):
+                    judges[judge] = None
+        for pair in combinations(judges, 2):
             rows = []
             for rollout in distinct:
                 scores = rollout.by_judge
@@ -201,17 +207,16 @@ class Figures:
                 self.criteria.setdefault(name, CriterionSums()).add(values)
 
 
-_Rows = Sequence[tuple[Sequence[float], Sequence[float]]]
-"""Of each distinct rollout its positions and its scores, by pass."""
-
-
-def _by_pass(rows: _Rows) -> list[list[tuple[float, float]]]:
-    """Return for each pass the position and the score of each rollout."""
-    passes = range(len(rows[0][0]))
-    return [
-        [(at[number], scores[number]) for at, scores in rows]
-        for number in passes
-    ]
+def _by_pass(rollouts: Sequence[_Passes]) -> list[list[tuple[float, float]]]:
+    """Return for each pass the position and the score of each rollout; empty if their passes differ in number."""
+    by_rollout = []
+    for positions, scores in rollouts:
+        if len(positions) != len(scores):
+            return []
+        by_rollout.append([*zip(positions, scores, strict=True)])
+    if len({*map(len, by_rollout)}) != 1:
+        return []
+    return [[*shown] for shown in zip(*by_rollout, strict=True)]
 
 
 def _in_order(shown: Sequence[tuple[float, float]]) -> list[float]:
@@ -224,15 +229,13 @@ def scores_by_position(rollouts: Sequence[RolloutValues]) -> list[list[float]]:
     Identical rollouts share their positions and count once. Empty if the rollouts of a request or their positions are
     not all known: windows, a missing rollout, passes without their scores.
     """
-    distinct: dict[int | None, tuple[Sequence[float], Sequence[float]]] = {}
+    distinct: dict[int | None, _Passes] = {}
     for rollout in rollouts:
         scores = rollout.pass_scores
         score = rollout.judge_score
         if not scores and score is not None and len(rollout.positions) == 1:
             scores = (score,)
         distinct.setdefault(rollout.distinct, (rollout.positions, scores))
-    if len({len(row) for rows in distinct.values() for row in rows}) != 1:
-        return []
     last = len(distinct) - 1
     ordered = []
     for shown in _by_pass([*distinct.values()]):

@@ -79,7 +79,13 @@ def partial_correlation(sums: Sums) -> float | None:
     if left_a <= _NOTHING * aa or left_b <= _NOTHING * bb:
         return None
     left_ab = ab - ay * by / yy
-    return correlation({"aa": left_a, "ab": left_ab, "bb": left_b})
+    return correlation(
+        {
+            "aa": left_a,
+            "ab": left_ab,
+            "bb": left_b,
+        }
+    )
 
 
 CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
@@ -89,7 +95,10 @@ CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
 """The correlation that each kind of `pair_products` gives."""
 
 
-def won(score: float, than: float) -> float:
+def won(
+    score: float,
+    than: float,
+) -> float:
     """Return 1 if a score is higher than another, 0.5 if they are equal, 0 if it is lower."""
     return 0.5 if score == than else float(score > than)
 
@@ -151,7 +160,12 @@ def concordance(rows: Sequence[tuple[float, float]]) -> Concordance:
             insort(lower, score)
     alike = Counter(score for score, _ in rows).values()
     spread = comb(len(rows), 2) - sum(comb(n, 2) for n in alike)
-    return Concordance(pairs, won, tied, spread)
+    return Concordance(
+        pairs,
+        won,
+        tied,
+        spread,
+    )
 
 
 @dataclass(slots=True)
@@ -264,7 +278,12 @@ class LengthSums:
             return None
         below = sqrt(sums.x * self._yy)
         r = max(-1.0, min(1.0, sums.y / below)) if below else 0.0
-        return Length(sums.ratio, sums.error, r, sums.groups)
+        return Length(
+            sums.ratio,
+            sums.error,
+            r,
+            sums.groups,
+        )
 
 
 _LARGEST = 1e50
@@ -352,7 +371,12 @@ class PositionBias:
                 sums[number] += score - mean
                 counts[number] += 1
         self.groups += any(counts)
-        for bin_, total, count in zip(self._bins, sums, counts, strict=True):
+        for bin_, total, count in zip(
+            self._bins,
+            sums,
+            counts,
+            strict=True,
+        ):
             if count:
                 bin_.add(count, total)
 
@@ -430,11 +454,21 @@ class Anova:
     the table has holes.
     """
 
-    between: float
-    df_item: int
-    rest: float
-    df_res: int
-    k: float
+    between: float = 0.0
+    df_item: int = 0
+    rest: float = 0.0
+    df_res: int = 0
+    k: float = 0.0
+
+    def __add__(self, further: Anova) -> Anova:
+        """Pool the analyses of two groups."""
+        return Anova(
+            self.between + further.between,
+            self.df_item + further.df_item,
+            self.rest + further.rest,
+            self.df_res + further.df_res,
+            further.k,
+        )
 
     @classmethod
     def of(
@@ -475,7 +509,10 @@ class Anova:
         return _mean_square(self.rest, self.df_res)
 
 
-def _mean_square(square: float, df: int) -> float:
+def _mean_square(
+    square: float,
+    df: int,
+) -> float:
     mean = square / df if df > 0 else 0.0
     return mean if mean > _ZERO else 0.0
 

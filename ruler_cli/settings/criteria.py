@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.settings.suggestions import nearest, question
-from ruler_cli.types import Criterion, Rubric, Standards, printable
+from ruler_cli.types import Criterion, Rubric, Standards, printable, words_of
 
 _LISTS = ("criteria", "rubrics", "rubric", "items")
 """Members of an object that hold its criteria."""
-_STATEMENTS = ("criterion", "description", "text", "requirement")
-_NAMES = ("name", "title", "id", "criterion_id")
-_WEIGHTS = ("weight", "points")
+_PARTS = {
+    **dict.fromkeys(words_of("criterion description text requirement"), "text"),
+    **dict.fromkeys(words_of("name title id criterion_id"), "name"),
+    **dict.fromkeys(words_of("weight points"), "weight"),
+    "veto": "veto",
+    "levels": "levels",
+}
+"""The members of a criterion that are read, and the part that each is; the first name counts."""
 _BESIDE = ("tags", "source", "rationale", "axis", "reasoning")
 """Members that are known not to matter."""
-_READ = (*_STATEMENTS, *_NAMES, *_WEIGHTS, "veto", "levels")
 _JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
 """The beginning of a text that is JSON, and not a text for a judge."""
 
@@ -53,11 +58,8 @@ def rubric_of(value: Any) -> Standards:
 
 def read_criteria(value: Any) -> Rubric:
     """Read a list of criteria, or an object that holds one; UnreadableError with the reason."""
-    items = _listed(value)
-    if not items:
-        raise UnreadableError("has no criteria")
     criteria = []
-    for number, item in enumerate(items, 1):
+    for number, item in enumerate(_listed(value), 1):
         try:
             criteria.append(_criterion(item))
         except UnreadableError as error:
@@ -103,50 +105,41 @@ def _criterion(value: Any) -> Criterion:
     for name, content in value.items():
         if content is None or content is False or content in ("", [], {}):
             continue
-        if name in _READ:
-            members[name] = content
-        elif name not in _BESIDE:
-            advice = question(nearest(name, _READ))
+        members[name] = content
+        if name not in _PARTS and name not in _BESIDE:
+            advice = question(nearest(name, _PARTS))
             advice = (
                 advice or "; state each criterion as a sentence with a weight"
             )
             raise UnreadableError(
                 f"`{printable(name)}` is not understood{advice}"
             )
-    text = _only(members, _STATEMENTS)
-    name = next((members[name] for name in _NAMES if name in members), "")
-    veto = members.get("veto", False)
-    levels = members.get("levels", [])
-    if not isinstance(text, str) or not isinstance(levels, list):
-        raise UnreadableError(
-            "its statement is not a text, or its levels not a list"
-        )
-    weight = _number(_only(members, _WEIGHTS, 1))
+    parts: dict[str, Any] = {}
+    for name, part in _PARTS.items():
+        if name in members:
+            if part in parts and part != "name":
+                raise UnreadableError(f"has its {part} twice, as `{name}` too")
+            parts.setdefault(part, members[name])
+    text = parts.get("text")
+    if not isinstance(text, str):
+        raise UnreadableError("has no statement; write it as `criterion`")
+    weight = _number(parts.get("weight", 1))
+    veto = parts.get("veto", False)
+    levels = parts.get("levels", [])
     if text.lower().startswith("pitfall"):
         # public data state some pitfalls as the mistake, and some as what avoids it
         weight = -abs(weight)
         text = f"Falls into this pitfall, however it is worded: {text}"
         if veto and not weight:
             raise UnreadableError("a veto on a mistake needs a weight below 0")
-    return Criterion(text, weight, str(name), veto, tuple(levels))
-
-
-def _only(
-    members: dict[str, Any], names: tuple[str, ...], default: Any = None
-) -> Any:
-    """Return the only member of several names; UnreadableError if there are two, or none and no default."""
-    present = [name for name in names if name in members]
-    if len(present) > 1:
-        raise UnreadableError(f"has both `{present[0]}` and `{present[1]}`")
-    if not present and default is None:
-        raise UnreadableError("has no statement; write it as `criterion`")
-    return members[present[0]] if present else default
+    steps = tuple(levels) if isinstance(levels, list) else (levels,)
+    return Criterion(text, weight, str(parts.get("name", "")), veto, steps)
 
 
 def _number(value: Any) -> float:
     """Return a number, also one in a text."""
-    try:
-        return float("" if isinstance(value, bool) else value)
-    except (TypeError, ValueError, OverflowError):
-        text = printable(str(value))
-        raise UnreadableError(f"its weight {text} is not a number") from None
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool):
+            return float(value)
+    text = printable(str(value))
+    raise UnreadableError(f"its weight {text} is not a number")

@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_args
-
-import pydantic.dataclasses
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    model_validator,
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
 )
 
 from ruler_cli.errors import UsageError, WrongShapeError
 from ruler_cli.settings.keys import HIDDEN, is_key_name, looks_like_key
 from ruler_cli.settings.suggestions import instead_of, nearest, question
+from ruler_cli.types import words_of
 
 T = TypeVar("T")
 _LONGEST = 60
 """Characters of a wrong value that a sentence repeats."""
-_TECHNICAL = re.compile("Value error, |, (unable|got) .*| for <.*")
-"""Parts of pydantic's sentences that say how a value was read."""
-_NUMBERS = {
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "less_than_equal": "{le:g} or less",
-}
-"""Numbers that are right, by pydantic's kinds of mistakes."""
-# a class is built when its first value is checked: most commands need few
-_CONFIG = ConfigDict(
-    extra="forbid",
-    arbitrary_types_allowed=True,
-    defer_build=True,
-)
 NAMES = {
     "as_": "as",
     "as_json": "json",
@@ -65,6 +48,8 @@ SHORT_NAMES = {
 }
 SECTIONS: dict[str, type] = {}
 """The section of each setting, by its field."""
+_KINDS: dict[type, dict[str, Any]] = {}
+"""The annotations of each section, by its fields."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +71,129 @@ class Option(Setting):
     """The help of a field that is also an option of the command line."""
 
 
-def fields_of(section: type) -> dict[str, Any]:
-    """Return the fields of a section, as pydantic describes them."""
-    members: dict[str, Any] = section.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
-    return members
+@dataclass(frozen=True)
+class Within:
+    """The bounds of a number."""
+
+    least: float
+    most: float = math.inf
+
+    def check(self, number: float) -> None:
+        """Raise ValueError with what a number outside of the bounds is not."""
+        if not number >= self.least:
+            raise ValueError(f"{self.least:g} or more")
+        if not number <= self.most:
+            raise ValueError(f"{self.most:g} or less")
 
 
-@cache
+_FLAGS = dict.fromkeys(words_of("1 on t true y yes"), True)
+_FLAGS |= dict.fromkeys(words_of("0 off f false n no"), False)
+
+
+def _flag(value: Any) -> bool:
+    word = str(value).lower()
+    if word not in _FLAGS:
+        raise ValueError("a valid boolean")
+    return _FLAGS[word]
+
+
+def _number(value: Any, wanted: str = "a number") -> float:
+    # Python counts True among the numbers
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(wanted)
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        raise ValueError(wanted) from None
+
+
+def _whole(value: Any) -> int:
+    number = _number(value, "a whole number")
+    if not number.is_integer():
+        raise ValueError("a whole number")
+    return int(number if isinstance(value, float) else value)
+
+
+_NUMBERS: Mapping[Any, Any] = {bool: _flag, float: _number, int: _whole}
+_TEXTS: Mapping[Any, Any] = {str: str, Path: Path, bytes: str.encode}
+"""The readers of values by their kind, and of texts."""
+
+
+def read_value(kind: Any, value: Any) -> Any:
+    """Return a value as an annotation has it, whose functions change the value first.
+
+    ValueError says what the value is not, and TypeError if it is of another kind.
+    """
+    origin = get_origin(kind)
+    parts = get_args(kind)
+    if origin is Annotated:
+        return _read_marked(value, *parts)
+    if origin in (Union, UnionType):
+        return _read_any(value, parts)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple([read_value(parts[0], item) for item in value])
+    if kind in _NUMBERS:
+        return _NUMBERS[kind](value)
+    if origin is Literal:
+        if value not in parts:
+            *words, last = map(repr, parts)
+            listed = f"{', '.join(words)} or " if words else ""
+            raise ValueError(listed + last)
+    elif kind is not Any and not isinstance(value, origin or kind):
+        if kind not in _TEXTS:
+            raise TypeError(f"an instance of {kind.__name__}")
+        if not isinstance(value, str):
+            raise TypeError("a text")
+        return _TEXTS[kind](value)
+    return value
+
+
+def _read_marked(value: Any, kind: Any, *marks: Any) -> Any:
+    """Return a value that functions change before it is read, within its bounds."""
+    for mark in marks:
+        if callable(mark):
+            value = mark(value)
+    value = read_value(kind, value)
+    for mark in marks:
+        if isinstance(mark, Within) and value is not None:
+            mark.check(value)
+    return value
+
+
+def _read_any(value: Any, kinds: Sequence[Any]) -> Any:
+    """Return a value as the first of several kinds that has it."""
+    if value is None and NoneType in kinds:
+        return None
+    mistakes = []
+    for kind in kinds:
+        try:
+            return read_value(kind, value)
+        except (TypeError, ValueError) as mistake:
+            mistakes.append(mistake)
+    raise mistakes[0]
+
+
+def kinds_of(section: type) -> dict[str, Any]:
+    """Return the annotations of the fields of a section."""
+    return _KINDS[section]
+
+
+def _plain_kinds(kind: Any) -> Iterator[Any]:
+    """Yield the kinds of an annotation, without their marks."""
+    if get_origin(kind) is Annotated:
+        yield from _plain_kinds(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for part in get_args(kind):
+            yield from _plain_kinds(part)
+    else:
+        yield kind
+
+
 def settings_of(section: type) -> dict[str, Setting]:
     """Return the settings of a section: its fields with a help."""
     settings = {}
-    for name, member in fields_of(section).items():
-        for mark in member.metadata:
+    for name, kind in kinds_of(section).items():
+        for mark in get_args(kind):
             if isinstance(mark, Setting):
                 settings[name] = mark
     return settings
@@ -119,19 +215,18 @@ def option_name(name: str) -> str:
     return f"--{public_name(name).replace('_', '-')}"
 
 
-def is_flag(section: type, name: str) -> bool:
-    """Return whether a field is a flag."""
-    annotation = fields_of(section)[name].annotation
-    return annotation is bool or bool in get_args(annotation)
+def is_flag(name: str) -> bool:
+    """Return whether a setting is a flag, by its field."""
+    return bool in _plain_kinds(kinds_of(SECTIONS[name])[name])
 
 
-def choices_of(section: type, name: str) -> list[str]:
-    """Return the words that a field takes, of one that takes no others."""
-    annotation = fields_of(section)[name].annotation
+def choices_of(name: str) -> list[str]:
+    """Return the words that a setting takes, by its field, of one that takes no others."""
     words: list[str] = []
-    for kind in (annotation, *get_args(annotation)):
-        words += [word for word in get_args(kind) if isinstance(word, str)]
-    return [*dict.fromkeys(words)]
+    for kind in _plain_kinds(kinds_of(SECTIONS[name])[name]):
+        if get_origin(kind) is Literal:
+            words += get_args(kind)
+    return words
 
 
 def public_name(field_name: str) -> str:
@@ -139,27 +234,21 @@ def public_name(field_name: str) -> str:
     return NAMES.get(field_name, field_name)
 
 
-@dataclass_transform(field_specifiers=(Field, field), frozen_default=True)
+@dataclass_transform(field_specifiers=(field,), frozen_default=True)
 def frozen(cls: type[T]) -> type[T]:
     """Make a class a section of settings."""
-    section: Any = pydantic.dataclasses.dataclass(frozen=True, config=_CONFIG)(
-        cls
-    )
+    section = dataclass(frozen=True)(cls)
+    kinds = get_type_hints(section, include_extras=True)
+    kinds.pop("_", None)
+    _KINDS[section] = kinds
     for name in settings_of(section):
         SECTIONS.setdefault(name, section)
-    return cast("type[T]", section)
+    return section
 
 
-def _no_flag(value: Any) -> Any:
-    """Return True and False, which Python counts among the numbers, as words that are none."""
-    return str(value) if isinstance(value, bool) else value
-
-
-Whole = Annotated[int, BeforeValidator(_no_flag)]
-Number = Annotated[float, BeforeValidator(_no_flag)]
-Limit = Annotated[Whole | None, Field(ge=1)]
-Share = Annotated[Number, Field(ge=0, le=1)]
-Seconds = Annotated[Number, Field(ge=0)]
+Limit = Annotated[int | None, Within(1)]
+Share = Annotated[float, Within(0, 1)]
+Seconds = Annotated[float, Within(0)]
 
 
 def paths(value: Any) -> Any:
@@ -171,15 +260,12 @@ def paths(value: Any) -> Any:
     return () if value is None else value
 
 
-Paths = Annotated[str | Sequence[str], BeforeValidator(paths)]
+Paths = Annotated[str | Sequence[str], paths]
 
 
 def texts(value: Any) -> Any:
     """Return the texts of a setting that is repeated; one text holds several, with spaces between them."""
     return tuple(value.split()) if isinstance(value, str) else value
-
-
-Texts = Annotated[str | Sequence[str], BeforeValidator(texts)]
 
 
 class SettingError(UsageError):
@@ -206,41 +292,36 @@ class SettingShapeError(SettingError, WrongShapeError):
 class Section:
     """The base of the sections."""
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _name_mistake(
-        cls, values: Any, check: ValidatorFunctionWrapHandler
-    ) -> Any:
-        """Check the values; SettingError for the first mistake, in pydantic's words."""
-        try:
-            return check(values)
-        except ValidationError as error:
-            mistakes = error.errors(include_url=False)
-            # a misspelt name is why another one is missing
-            mistake = min(mistakes, key=lambda item: item["type"] == "missing")
-            if not mistake["loc"]:  # whatever holds the value names it
-                raise
-        members = fields_of(cls)
-        place = mistake["loc"][0]
-        name = [*members][place] if isinstance(place, int) else place
-        if name not in members:
-            raise unknown_setting(name, members)
-        if mistake["type"] == "missing":
-            raise SettingError(name, "is missing", "set it")
-        value = repr(mistake["input"])
-        if looks_like_key(value.strip("'")) or "header" in value.lower():
-            value = HIDDEN
-        if len(value) > _LONGEST:
-            value = f"{value[:_LONGEST]}…"
-        problem = _TECHNICAL.sub("", mistake["msg"]).replace(
-            "should be", "is not"
-        )
-        if mistake["type"] in _NUMBERS:
-            wanted = _NUMBERS[mistake["type"]].format(**mistake.get("ctx", {}))
-            problem = f"Input is not {wanted}"
-        wrong_type = mistake["type"].endswith("_type")
-        kind = SettingShapeError if wrong_type else SettingError
-        raise kind(name, problem.replace("Input", value, 1))
+    def __new__(cls, *_: Any, **values: Any) -> Self:
+        """Raise UsageError for a name that no field has."""
+        names = kinds_of(cls)
+        for name in values:
+            if name not in names:
+                raise unknown_setting(name, names)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Read the values; SettingError for the first that is wrong."""
+        for name, kind in kinds_of(type(self)).items():
+            value = getattr(self, name)
+            if value is getattr(type(self), name, MISSING):
+                continue
+            try:
+                read = read_value(kind, value)
+            except (TypeError, ValueError) as mistake:
+                wrong_kind = isinstance(mistake, TypeError)
+                error = SettingShapeError if wrong_kind else SettingError
+                problem = f"{_shown(value)} is not {mistake}"
+                raise error(name, problem) from None
+            object.__setattr__(self, name, read)
+
+
+def _shown(value: object) -> str:
+    """Return a wrong value as a sentence repeats it."""
+    text = repr(value)
+    if looks_like_key(text.strip("'")) or "header" in text.lower():
+        return HIDDEN
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def long_name(name: str) -> str:

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.fields import SettingError, texts
 from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings
-from ruler_cli.settings.options import FILE, VARIABLE, Options
+from ruler_cli.settings.options import (
+    COMMAND_LINE,
+    DEFAULT,
+    FILE,
+    VARIABLE,
+    Options,
+)
 from ruler_cli.settings.parameters import KNOWN, params_of
 
-Source = Literal["provider", "file", "variable", "command line", "judge"]
-"""The source of an endpoint, or of a key's name.
-
-`file` is a command's table of `ruler.toml`, `judge` the judge's own; `provider`: nobody names an endpoint.
-"""
-_SOURCES: tuple[Source, ...] = ("provider", "file", "variable", "command line")
-"""The source of an option, by its rank."""
+_TABLE = 4
+"""The rank of a judge's own table in the file, beside those of the sources of options."""
 
 # Somebody else may have written the file, so a key goes to no endpoint that it was not named for.
-_SENT: dict[Source, tuple[Source, ...]] = {
-    "command line": ("command line", "variable"),
-    "variable": ("command line", "variable"),
-    "file": ("command line", "file"),
-    "judge": ("command line", "judge"),
-    "provider": ("command line", "variable", "file"),
+_SENT = {
+    COMMAND_LINE: (COMMAND_LINE, VARIABLE),
+    VARIABLE: (COMMAND_LINE, VARIABLE),
+    FILE: (COMMAND_LINE, FILE),
+    _TABLE: (COMMAND_LINE, _TABLE),
+    DEFAULT: (COMMAND_LINE, VARIABLE, FILE),
 }
-"""The sources of the keys that an endpoint gets, by its own source.
+"""The ranks of the sources of the keys that an endpoint gets, by that of its own source; DEFAULT: it is the provider's.
 
 The provider's own endpoint gets a key of a variable or of the file only if that names models of this
 provider, or no model.
@@ -46,46 +47,38 @@ SIGNING = ("bedrock", "sagemaker", "vertex")
 class UntrustedFileError(UsageError):
     """A `file` that the user did not name would send a call, or a key, somewhere: it has to be named."""
 
-    file = ""
+    def __init__(
+        self, file: str, problem: str, remedy: str, place: str
+    ) -> None:
+        self.file = file
+        super().__init__(problem, remedy, place=place)
 
 
-class Named(NamedTuple):
-    """An endpoint, or the name of a key's variable; None if nobody names it."""
-
-    value: str | None
-    source: Source
-
-
-def way_to_judge(
-    base: Named,
-    key: Named,
-    table: Mapping[str, Any] | None,
-    *,
-    same: bool,
-) -> tuple[str | None, str | None]:
+def _way_to_judge(
+    table: Mapping[str, Any] | None, options: Options, *, same: bool
+) -> dict[str, str | None]:
     """Return the endpoint of a judge, and the name of the variable whose key is sent there.
 
-    `base` and `key` are those of the options, `table` the judge's own. `same` tells if the source of `key`
-    names models of the judge's provider, or no model.
+    `table` is the judge's own. `same` tells if the source of the key's name names models of the judge's provider, or
+    no model.
     """
-    nobody = Named(None, "provider")
-    table_key = nobody
+    base = options.api_base
+    base_rank = options.rank("api_base")
+    keys = {options.rank("api_key_env"): options.api_key_env}
     if table is not None:
         # a command's table is for models without a table of their own
-        if base.source == "file":
-            base = nobody
-        if key.source == "file":
-            key = nobody
-        table_key = Named(table.get("api_key_env"), "judge")
-        if base.source != "command line" and not _PAIR.isdisjoint(table):
-            base = Named(table.get("api_base"), "judge")
-    for name, source in (key, table_key):
-        foreign = (
-            base.source == "provider" and source != "command line" and not same
-        )
-        if name and source in _SENT[base.source] and not foreign:
-            return base.value, name
-    return base.value, None
+        if base_rank == FILE:
+            base, base_rank = None, DEFAULT
+        keys.pop(FILE, None)
+        keys[_TABLE] = table.get("api_key_env")
+        if base_rank != COMMAND_LINE and not _PAIR.isdisjoint(table):
+            base, base_rank = table.get("api_base"), _TABLE
+    sent = None
+    for rank, key in keys.items():
+        foreign = base_rank == DEFAULT and rank != COMMAND_LINE and not same
+        if key and rank in _SENT[base_rank] and not foreign:
+            sent = sent or key
+    return {"api_base": base, "api_key_env": sent}
 
 
 _PAIR = {"api_base", "api_key_env"}
@@ -107,10 +100,6 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
     """
     table = None if options.file is None else options.file.judges.get(name)
     model = name if table is None else table["model"]
-    base = Named(options.api_base, _SOURCES[options.rank("api_base")])
-    key = Named(options.api_key_env, _SOURCES[options.rank("api_key_env")])
-    same = _same_provider(model, options)
-    api_base, api_key_env = way_to_judge(base, key, table, same=same)
     values: dict[str, Any] = {"price": price}
     for field in ("api", "via", "timeout"):
         if options.rank(field):
@@ -127,12 +116,13 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
                 values[field] = value
         values["name"] = name
         table_params = table.get("params", {})
-        typed_params = options.rank("params") > FILE
-        params = (
-            table_params | params if typed_params else params | table_params
-        )
-    values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
-    return JudgeSettings(**values | {"params": params})
+        if options.rank("params") > FILE:
+            params = table_params | params
+        else:
+            params = params | table_params
+    same = _same_provider(model, options)
+    values |= _way_to_judge(table, options, same=same)
+    return JudgeSettings(**values | {"model": model, "params": params})
 
 
 def _params(options: Options) -> dict[str, Any]:
@@ -147,19 +137,21 @@ def refuse_found_file(
     file = options.file
     if file is None or not file.discovered:
         return
+    allowed = {*KNOWN}
     params = _params(options)
-    typed, shared = (
-        (params, {}) if options.rank("params") > FILE else ({}, params)
-    )
+    if options.rank("params") > FILE:
+        allowed.update(params)
+        params = {}
     typed_base = options.api_base if options.rank("api_base") > FILE else None
+    names_models = FILE in (options.rank("model"), options.rank("escalate"))
     for judge in judges:
-        if judge.model in ("offline", "simulated"):
+        if judge.model == "offline":
             continue
         table = file.judges.get(judge.name, {})
-        names = {**table.get("params", {}), **shared}
-        wrong = [
-            name for name in names if name not in KNOWN and name not in typed
-        ]
+        wrong = []
+        for name in {**table.get("params", {}), **params}:
+            if name not in allowed:
+                wrong.append(name)
         provider = judge.model.partition("/")[0]
         keyed = judge.api_key_env or provider in OWN_ADDRESS
         moved = judge.api_base not in (None, typed_base)
@@ -167,16 +159,13 @@ def refuse_found_file(
             wrong.append("api_base")
         if moved and _reads_elsewhere(options):
             wrong.append("rubric")
-        named = FILE in (options.rank("model"), options.rank("escalate"))
-        if "://" in judge.model and (table or named):
+        if "://" in judge.model and (table or names_models):
             wrong.append("model")
         if wrong:
             place = f"{file.name} [judges.{judge.name}]" if table else file.name
             problem = f"sets {', '.join(wrong)}, and was not named but found"
             remedy = f"read it, and if it is yours, use --config {file.name}"
-            error = UntrustedFileError(problem, remedy, place=place)
-            error.file = file.name
-            raise error
+            raise UntrustedFileError(file.name, problem, remedy, place)
 
 
 def _reads_elsewhere(options: Options) -> bool:
@@ -201,7 +190,8 @@ def _same_provider(model: str, options: Options) -> bool:
     names = options.judges_named(rank) if rank in (FILE, VARIABLE) else []
     if not names or not all("/" in name for name in (model, *names)):
         return True
-    return model.partition("/")[0] in {name.partition("/")[0] for name in names}
+    provider = model.partition("/")[0]
+    return any(name.startswith(f"{provider}/") for name in names)
 
 
 def _prices(names: Sequence[str], options: Options) -> dict[str, Any]:

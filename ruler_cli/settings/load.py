@@ -16,7 +16,7 @@ from ruler_cli.settings.fields import (
     NAMES,
     SECTIONS,
     SettingError,
-    fields_of,
+    kinds_of,
     option_name,
     public_name,
     setting_of,
@@ -57,7 +57,7 @@ _OF_PROGRAMS = ("api_key", "name", "function")
 """Fields of a judge that no file may set."""
 _UNKNOWN_SIGN = re.compile(r"[=<>?^&+;,()'%]")
 """A sign that no term of `has` knows, and few keys hold."""
-_RESERVED = ("judges.offline", "judges.simulated", "formats.auto")
+_RESERVED = ("judges.offline", "formats.auto")
 _PREFIX = "RULER_"
 _OPTION = re.compile(r"(?:^|: )(--set \w+|--?[a-z][a-z-]*)")
 """An option in the place of an error."""
@@ -177,7 +177,7 @@ def _judge_table(table: Mapping[str, Any]) -> dict[str, Any]:
     values = _plain(table)
     for name in _OF_PROGRAMS:
         if name in values:
-            raise unknown_setting(name, fields_of(JudgeSettings))
+            raise unknown_setting(name, kinds_of(JudgeSettings))
     JudgeSettings(**values)
     if "model" not in values:
         raise SettingError("model", "is missing", "set it")

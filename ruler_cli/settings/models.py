@@ -23,12 +23,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf
-
 from ruler_cli.errors import UsageError, WrongShapeError
 from ruler_cli.settings.fields import (
     Limit,
-    Number,
     Option,
     Paths,
     Seconds,
@@ -36,7 +33,7 @@ from ruler_cli.settings.fields import (
     Setting,
     SettingError,
     Share,
-    Whole,
+    Within,
     frozen,
 )
 from ruler_cli.settings.keys import (
@@ -200,9 +197,9 @@ def ledger_path(value: Any) -> Any:
     return expand_home(value) if str(value) else default_path()
 
 
-def variable_name(name: str) -> str:
+def variable_name(name: Any) -> Any:
     """Return the name of a variable; UsageError, which does not repeat the value, if it is not one."""
-    if is_variable_name(name):
+    if not isinstance(name, str) or is_variable_name(name):
         return name
     problem = (
         "expects the name of a variable, and its value (not shown) is not one"
@@ -210,12 +207,14 @@ def variable_name(name: str) -> str:
     raise SettingError("api_key_env", problem, _PUT_KEY)
 
 
-def model_name(value: str) -> str:
+def model_name(value: Any) -> Any:
     """Return the name of a model; UsageError, which does not repeat the value, if it looks like a key.
 
     `provider/KEY` does, too. A path may end in a hash, as a model's snapshot on disk does. Names are printed,
     and written into OUTPUT.
     """
+    if not isinstance(value, str):
+        return value
     if looks_like_key(value) or begins_like_key(value.rpartition("/")[2]):
         problem = "its value (not shown) looks like a key"
         raise SettingError("model", problem, _PUT_KEY)
@@ -225,16 +224,16 @@ def model_name(value: str) -> str:
 _PUT_KEY = "put the key into a variable (export MY_KEY=…) and name that with --api-key-env MY_KEY"
 
 
-def _address(value: str) -> str:
+def _address(value: Any) -> Any:
     """Return an address as it is; UsageError for an empty one, with which the provider would be asked."""
-    if value.strip():
+    if not isinstance(value, str) or value.strip():
         return value
     problem = "is empty, and the rollouts would go to the provider"
     raise SettingError("api_base", problem, "name an address, or leave it out")
 
 
-Rpm = Annotated[Number | None, Field(ge=0.01)]
-Tpm = Annotated[Number | None, Field(ge=1)]
+Rpm = Annotated[float | None, Within(0.01)]
+Tpm = Annotated[float | None, Within(1)]
 
 
 @frozen
@@ -250,7 +249,7 @@ class JudgeSettings(Section):
 
     model: Annotated[
         str,
-        AfterValidator(model_name),
+        model_name,
         Option(
             "The judge: openai/…, hosted_vllm/…, any litellm name, a judge of ruler.toml, or `offline` (no model); "
             "repeat it for a panel.",
@@ -259,11 +258,13 @@ class JudgeSettings(Section):
         ),
     ] = DEFAULT_MODEL
     api_base: Annotated[
-        Annotated[str, AfterValidator(_address)] | None,
+        str | None,
+        _address,
         Option("Chat completions endpoint, up to /v1.", "URL"),
     ] = None
     api_key_env: Annotated[
-        Annotated[str, AfterValidator(variable_name)] | None,
+        str | None,
+        variable_name,
         Option("Name of the variable that holds the key.", "VAR"),
     ] = None
     api: Annotated[
@@ -275,7 +276,7 @@ class JudgeSettings(Section):
     via: Annotated[Via, Setting("How the judge is reached.")] = "auto"
     params: Annotated[
         Mapping[str, Any],
-        BeforeValidator(params_of),
+        params_of,
         Option(
             "Extra parameter of the judge call, as JSON if it is JSON. Repeatable.",
             "KEY=VALUE",
@@ -283,11 +284,11 @@ class JudgeSettings(Section):
         ),
     ] = field(default_factory=dict)
     timeout: Annotated[
-        Number, Field(ge=0.001), Option("Deadline per call, seconds.", "S")
+        float, Within(0.001), Option("Deadline per call, seconds.", "S")
     ] = 600.0
     price: Annotated[
         Price | None,
-        BeforeValidator(price_of),
+        price_of,
         Option(
             "USD per million prompt and completion tokens, if unknown; once, or once for each judge.",
             "IN,OUT",
@@ -336,6 +337,7 @@ class JudgeSettings(Section):
 
     def __post_init__(self) -> None:
         """Refuse a function that is not asynchronous."""
+        super().__post_init__()
         function = self.function
         if function is None:
             return
@@ -360,8 +362,8 @@ class PoolSettings(Section):
     rpm: Annotated[Rpm, Option("Requests per minute.", "N")] = None
     tpm: Annotated[Tpm, Option("Tokens per minute.", "N")] = None
     retries: Annotated[
-        Whole,
-        Field(ge=0),
+        int,
+        Within(0),
         Setting("Retries per call; waits for a rate limit do not count.", "N"),
     ] = 6
     max_outage: Annotated[
@@ -375,7 +377,7 @@ class PoolSettings(Section):
         ),
     ] = 0.0
     max_cost: Annotated[
-        Number | None, Field(ge=0), Option("Stop before spending more.", "USD")
+        float | None, Within(0), Option("Stop before spending more.", "USD")
     ] = None
     hedge: Annotated[
         bool,
@@ -394,10 +396,12 @@ class PoolSettings(Section):
         return replace(self, **limits)
 
 
-def question_of(text: str | None) -> str | None:
+def question_of(text: Any) -> Any:
     """Return a question as text that can be sent; UsageError if it is empty."""
-    if text is None or text.strip():
-        return text and readable_text(text)
+    if not isinstance(text, str):
+        return text
+    if text.strip():
+        return readable_text(text)
     raise SettingError(
         "question", "is empty", "write one whose answer is Yes or No"
     )
@@ -435,30 +439,30 @@ class AskSettings(Section):
     ] = "auto"
     question: Annotated[
         str | None,
-        AfterValidator(question_of),
+        question_of,
         Setting("The question where probabilities are read.", "TEXT"),
     ] = None
     rubric: Annotated[
-        str | InstanceOf[Rubric] | None,
-        BeforeValidator(read_rubric),
+        str | Rubric | None,
+        read_rubric,
         Option("Grading standards; a group's own `rubric` wins.", "TEXT|@FILE"),
     ] = None
     order: Annotated[
         Literal["random", "input"],
         Setting("Order in which the judge sees the rollouts."),
     ] = "random"
-    seed: Annotated[Whole, Option("Seed of order, labels and draws.", "N")] = 0
+    seed: Annotated[int, Option("Seed of order, labels and draws.", "N")] = 0
     passes: Annotated[
-        Whole,
-        Field(ge=1, le=1_000),
+        int,
+        Within(1, 1_000),
         Option(
             "Number of times that a judge scores each group, in balanced orders.",
             "K",
         ),
     ] = 1
     group_size: Annotated[
-        Whole,
-        Field(ge=2),
+        int,
+        Within(2),
         Option(
             "Distinct rollouts shown at once; larger groups are shown in random windows.",
             "N",
@@ -477,8 +481,8 @@ class AskSettings(Section):
         ),
     ] = "auto"
     most_pictures: Annotated[
-        Whole | None,
-        Field(ge=0),
+        int | None,
+        Within(0),
         Setting(
             "Show the last K pictures of each rollout.  [default: all]", "K"
         ),
@@ -508,8 +512,8 @@ class CombineSettings(Section):
     """
 
     min_passes: Annotated[
-        Whole,
-        Field(ge=1),
+        int,
+        Within(1),
         Setting(
             "Valid passes that a judge needs for its scores to count.", "M"
         ),
@@ -578,7 +582,7 @@ class RecordPaths(Section):
 
     _: KW_ONLY
     records: str = ""
-    has: Annotated[str, BeforeValidator(_terms)] = ""
+    has: Annotated[str, _terms] = ""
     messages: Paths = ()
     answers: Paths = ()
     prompt: Paths = ()
@@ -604,7 +608,7 @@ class InputSettings(Section):
     source: str = "-"
     _: KW_ONLY
     format: Annotated[
-        str | InstanceOf[RecordPaths] | ReadRecord,
+        str | RecordPaths | ReadRecord,
         Option("Shape of the dump, instead of detecting it.", "auto|NAME"),
     ] = "auto"
     grouping: Annotated[
@@ -641,8 +645,8 @@ class InputSettings(Section):
         str | None, Option("Path of a verifier's result.", "PATH")
     ] = None
     shard: Annotated[
-        InstanceOf[Shard] | None,
-        BeforeValidator(shard_of),
+        Shard | None,
+        shard_of,
         Option("Only the groups of shard I of N; the first is 1.", "I/N"),
     ] = None
     prompt: Annotated[
@@ -667,15 +671,15 @@ class InputSettings(Section):
     ] = None
     # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
     max_record: Annotated[
-        Whole,
-        Field(ge=1, le=900),
+        int,
+        Within(1, 900),
         Setting(
             "Largest record to read, in MiB; a larger one counts as unreadable.",
             "MIB",
         ),
     ] = MAX_RECORD
     outcome_option: str = "outcome"
-    rows: Mapping[str, InstanceOf[RecordPaths]] = field(default_factory=dict)
+    rows: Mapping[str, RecordPaths] = field(default_factory=dict)
 
     @property
     def named_row(self) -> RecordPaths | None:
@@ -719,8 +723,8 @@ class RunSettings(Section):
         bool, Option("Replace a file that ruler did not write.", per_run=True)
     ] = False
     max_failures: Annotated[
-        InstanceOf[MaxFailures] | float | str | None,
-        BeforeValidator(max_failures_of),
+        MaxFailures | float | str | None,
+        max_failures_of,
         Option("Stop when more groups and lines than that fail.", "N|P%"),
     ] = None
     retry_failed: Annotated[
@@ -769,9 +773,6 @@ class RunSettings(Section):
         )
 
 
-Judge = InstanceOf[JudgeSettings]
-
-
 @frozen
 class ScoreSettings(RunSettings):
     """One run of `ruler score`.
@@ -783,17 +784,15 @@ class ScoreSettings(RunSettings):
     one another.
     """
 
-    input: InstanceOf[InputSettings] = field(default_factory=InputSettings)
+    input: InputSettings = field(default_factory=InputSettings)
     output: str = "-"
-    judge: Judge = field(default_factory=JudgeSettings)
-    ask: InstanceOf[AskSettings] = field(default_factory=AskSettings)
-    pool: InstanceOf[PoolSettings] = field(default_factory=PoolSettings)
-    combine: InstanceOf[CombineSettings] = field(
-        default_factory=CombineSettings
-    )
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
+    ask: AskSettings = field(default_factory=AskSettings)
+    pool: PoolSettings = field(default_factory=PoolSettings)
+    combine: CombineSettings = field(default_factory=CombineSettings)
     ledger: Annotated[
         Path | None,
-        BeforeValidator(ledger_path),
+        ledger_path,
         Option(
             "File of paid replies; repeat it to read others as well.  "
             "[default: ruler/ledger.sqlite in the user's cache directory]",
@@ -803,19 +802,20 @@ class ScoreSettings(RunSettings):
     ] = field(
         default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, ""))
     )
-    panel: tuple[Judge, ...] = ()
+    panel: tuple[JudgeSettings, ...] = ()
     escalate: Annotated[
-        Judge | None,
+        JudgeSettings | None,
         Option(
             "A stronger judge for groups that the first leaves undecided.",
             "NAME",
         ),
     ] = None
-    ledgers: tuple[Annotated[Path, BeforeValidator(ledger_path)], ...] = ()
+    ledgers: tuple[Annotated[Path, ledger_path], ...] = ()
     grace: Seconds = 60.0
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict one another."""
+        super().__post_init__()
         _refuse_judges(self)
         _refuse_contradictions(self)
 

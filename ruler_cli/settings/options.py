@@ -7,19 +7,16 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
-
 from ruler_cli.settings.fields import (
     SECTIONS,
     Limit,
-    Number,
     Option,
     Paths,
     Seconds,
     Section,
     Setting,
     Share,
-    Whole,
+    Within,
     frozen,
     paths,
     texts,
@@ -113,13 +110,13 @@ class CommandSettings(Section):
         Option("Key of the group to show in full.", "KEY", per_run=True),
     ] = None
     pass_: Annotated[
-        Whole,
-        Field(ge=1),
+        int,
+        Within(1),
         Option("Number of the pass over the group.", "P", per_run=True),
     ] = 1
     window: Annotated[
-        Whole,
-        Field(ge=1),
+        int,
+        Within(1),
         Option("Number of the window of that pass.", "W", per_run=True),
     ] = 1
     page: Annotated[
@@ -142,8 +139,8 @@ class CommandSettings(Section):
         Option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
     ] = None
     label: Annotated[
-        Whole | None,
-        Field(ge=1, le=10_000),
+        int | None,
+        Within(1, 10_000),
         Option(
             "Draw N pairs of rollouts, for a page on which people compare them without knowing their scores.",
             "N",
@@ -188,8 +185,8 @@ class CommandSettings(Section):
         ),
     ] = None
     gap: Annotated[
-        Number,
-        Field(gt=0, le=1),
+        float,
+        Within(0.001, 1),
         Option(
             "Least difference between the scores of a pair.",
             "SCORE",
@@ -197,7 +194,7 @@ class CommandSettings(Section):
         ),
     ] = 0.2
     per_group: Annotated[
-        Whole, Field(ge=1), Option("Most pairs of a group.", "K", per_run=True)
+        int, Within(1), Option("Most pairs of a group.", "K", per_run=True)
     ] = 1
     shape: Annotated[
         Literal["conversational", "standard"],
@@ -208,12 +205,12 @@ class CommandSettings(Section):
     ] = False
     wait_timeout: Annotated[
         Seconds,
-        Field(allow_inf_nan=False),
+        Within(0, 1e9),
         Option("Longest time that --wait waits, seconds.", "S"),
     ] = 26 * 3600.0
     settle: Annotated[
         Seconds,
-        Field(allow_inf_nan=False),
+        Within(0, 1e9),
         Setting(
             "Seconds in which a batch may still appear at its provider after a crash.",
             "S",
@@ -231,8 +228,8 @@ class CommandSettings(Section):
         ),
     ] = False
     older_than: Annotated[
-        Number | None,
-        Field(ge=0),
+        float | None,
+        Within(0),
         Option(
             "Only replies older than this.  [default: all]",
             "DAYS",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -175,11 +175,15 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
             remedy = _ADVICE.get(name, "leave it out, or use --set via=litellm")
             problem = "is not a parameter of the endpoint but of litellm, or of a client"
             raise SettingError("params", problem, remedy, name)
-    query = params.get("extra_query") or {}
-    pairs = [
-        pair for name, value in query.items() for pair in _pairs(name, value)
-    ]
-    text = f"?{urlencode(pairs)}" if pairs else ""
+    query = {}
+    for name, value in (params.get("extra_query") or {}).items():
+        if isinstance(value, Mapping | list | tuple):
+            problem = "is not a text, a number or a flag"
+            raise SettingError("params", problem, value=f"extra_query.{name}")
+        if value is not None:
+            text = str(value)
+            query[name] = text.lower() if isinstance(value, bool) else text
+    text = f"?{urlencode(query)}" if query else ""
     return Wire(body_of(params), headers_of(params), text)
 
 
@@ -205,18 +209,3 @@ def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
             remedy = "correct it, or leave it out"
             raise SettingError("params", problem, remedy, "extra_headers")
     return {name: str(value) for name, value in headers.items()}
-
-
-def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a query, as OpenAI's client writes them."""
-    if isinstance(value, Mapping):
-        for inner, item in value.items():
-            yield from _pairs(f"{name}[{inner}]", item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _pairs(f"{name}[]", item)
-    elif value is not None:
-        yield (
-            name,
-            str(value).lower() if isinstance(value, bool) else str(value),
-        )

@@ -30,15 +30,26 @@ _SCALE = re.compile(
 _RIGHT_SCALE = re.compile(r"\b0 ?(?:to|-|–) ?1\b(?!\.?\d|%)")
 
 
+_OTHERS = words_of(".yaml .yml .csv .tsv .jsonl .ndjson .xml .xlsx")
+"""Ends of files that hold a list, and no text for a judge."""
+
+
 def read_rubric(value: Any) -> Any:
     """Return a rubric that is given as text, as criteria or as `@FILE`.
 
     UsageError if it is empty, names a file only, or holds criteria that cannot be read.
     """
-    if isinstance(value, list | dict):
-        return _criteria(value, "a list")
-    if not isinstance(value, str):
-        return value
+    try:
+        if isinstance(value, list | dict):
+            return read_criteria(value)
+        return _rubric_in(value) if isinstance(value, str) else value
+    except UnreadableError as error:
+        source = value if isinstance(value, str) else "a list"
+        raise SettingError("rubric", error.reason, value=source) from None
+
+
+def _rubric_in(value: str) -> Standards:
+    """Return the rubric that a text is, or names as `@FILE`."""
     text = value
     if value.startswith("@"):
         path = Path(value[1:])
@@ -49,7 +60,7 @@ def read_rubric(value: Any) -> Any:
             text = path.read_text(encoding="utf-8").strip()
         suffix = path.suffix.lower()
         if suffix in (".toml", ".json"):
-            return _criteria(_parsed(text, suffix[1:], value), value)
+            return read_criteria(_parsed(text, suffix[1:]))
         if suffix in _OTHERS:
             problem = f"is {suffix[1:].upper()}, which is not read"
             remedy = "write TOML or JSON, or a text as .txt or .md"
@@ -60,17 +71,10 @@ def read_rubric(value: Any) -> Any:
     if not text.strip():
         remedy = "write a text or @FILE, or leave it out for the built-in one"
         raise SettingError("rubric", "is empty", remedy)
-    try:
-        return criteria_in(text) or text
-    except UnreadableError as error:
-        raise SettingError("rubric", error.reason, value=value) from None
+    return criteria_in(text) or text
 
 
-_OTHERS = words_of(".yaml .yml .csv .tsv .jsonl .ndjson .xml .xlsx")
-"""Ends of files that hold a list, and no text for a judge."""
-
-
-def _parsed(text: str, kind: str, source: str) -> Any:
+def _parsed(text: str, kind: str) -> Any:
     """Parse the text of a file of criteria."""
     import tomllib  # few rubrics are TOML
 
@@ -78,16 +82,7 @@ def _parsed(text: str, kind: str, source: str) -> Any:
     try:
         return parse(text)
     except (ValueError, RecursionError) as error:
-        problem = f"is not {kind.upper()}: {error}"
-        raise SettingError("rubric", problem, value=source) from None
-
-
-def _criteria(value: Any, source: str) -> Rubric:
-    """Read the criteria of an option."""
-    try:
-        return read_criteria(value)
-    except UnreadableError as error:
-        raise SettingError("rubric", error.reason, value=source) from None
+        raise UnreadableError(f"is not {kind.upper()}: {error}") from None
 
 
 def other_scale(rubric: str) -> str:

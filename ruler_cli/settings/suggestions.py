@@ -6,9 +6,8 @@ A wrong suggestion is worse than none, so spelling suggests only what is nearly 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -119,25 +118,6 @@ def suggest_file(name: str) -> str | None:
     # a link to nothing is missing, and has the name itself
     match = nearest(last, (entry for entry in names if entry != last))
     return match and os.path.join(folder, match)  # noqa: PTH118 - keeps `./`
-
-
-def pattern_of(paths: Sequence[str]) -> str:
-    """Return a pattern that all paths match: their common begin and end, with `*` between."""
-    begin, rests = _common(paths)
-    end, middles = _common([rest[::-1] for rest in rests])
-    folders = {middle.count("/") for middle in middles}
-    stars = "*/" * max(folders) + "*"
-    if len(folders) > 1:
-        begin = begin[: begin.rfind("/") + 1]
-        stars = "**/*"
-        end = end.partition("/")[0]
-    return escape(begin) + stars + escape(end[::-1])
-
-
-def _common(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the begin that texts share, and their rests."""
-    begin = os.path.commonprefix(texts)  # noqa: RUF071 - of texts
-    return begin, [text[len(begin) :] for text in texts]
 
 
 def suggest_path(dotted: str, records: Iterable[Any]) -> str | None:

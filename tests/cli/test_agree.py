@@ -74,8 +74,8 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert done.stdout == ruler("agree", "s.jsonl", "--json").stdout
     result = json.loads(done.stdout)
     assert list(result) == [
-        "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "compared", "paired",
-        "scorers", "baselines", "criteria", "differences", "correlation", "people", "labelled",
+        "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "compared",
+        "scorers", "baselines", "criteria", "difference", "people", "labelled",
         "label_files", "corrected", "repeated", "gate", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]

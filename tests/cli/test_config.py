@@ -12,7 +12,7 @@ import pytest
 import ruler_cli
 from ruler_cli.cli.options import SCORE_OPTIONS
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.fields import SECTIONS, is_flag
+from ruler_cli.settings.fields import is_flag
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
@@ -151,7 +151,7 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
 
 def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
     """`--no-FLAG` and `--set FLAG=false` switch off every flag that the file or a variable sets."""
-    flags = [name for name in SCORE_OPTIONS if is_flag(SECTIONS[name], name)]
+    flags = [name for name in SCORE_OPTIONS if is_flag(name)]
     flags.remove("force")
     lines = [f"{name} = true\n" for name in (*flags, "debias", "hedge")]
     (tmp_path / "ruler.toml").write_text("[score]\n" + "".join(lines))
@@ -364,7 +364,7 @@ MISTAKES = {
     "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": (
         " [judges.a] concurrency: 1.5 is not a whole number"
     ),
-    "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not a valid string",
+    "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not a text",
     "[judges.a]\nmodel = 'x'\nvia = 'ftp'": (
         " [judges.a] via: 'ftp' is not 'auto', 'http' or 'litellm'"
     ),
@@ -386,7 +386,7 @@ MISTAKES = {
     "[score]\npasses = 'three'": (
         " [score] passes: 'three' is not a whole number"
     ),
-    "[score]\npasses = true": " [score] passes: 'True' is not a whole number",
+    "[score]\npasses = true": " [score] passes: True is not a whole number",
     "[score]\nblend = 2": " [score] blend: 2 is not 1 or less",
     "[score]\nmax_cost = nan": " [score] max_cost: nan is not 0 or more",
     "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not a valid boolean",

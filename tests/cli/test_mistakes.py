@@ -36,7 +36,7 @@ TYPER = {
     f"{S} --set blend=2": "--set blend: '2' is not 1 or less\n",
     f"{S} --set order=rand": "--set order: 'rand' is not 'random' or 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
-    f"{S} b.jsonl": "2 paths stand for INPUT; name them by one pattern in quotes: ruler score",
+    f"{S} b.jsonl": "several paths stand for INPUT; name them by one pattern in quotes: ruler score 'PATTERN' OUTPUT",
     "ledger stats x": "(x); `ruler ledger stats --help` lists",
     "scroe in.jsonl": "no such command: scroe; did you mean score?",
     "in.jsonl out.jsonl": "no such command: in.jsonl; `ruler --help` lists what it takes",

@@ -272,29 +272,18 @@ def test_address(ruler: Ruler, files: Path) -> None:
 
 
 PATTERNS = {
-    "score two/a.jsonl two/b.jsonl two/c.jsonl": "score 'two/*.jsonl' OUTPUT",
-    "score two/a.jsonl two/b.jsonl two/c.jsonl -m offline out": "score 'two/*.jsonl' out",
-    "score two/a.jsonl two/b.jsonl there.jsonl": "score 'two/*.jsonl' there.jsonl",
-    "score two/a.jsonl two/b.jsonl -": "score 'two/*.jsonl' -",
-    "score s-1.jsonl s-10.jsonl s-2.jsonl": "score 's-*.jsonl' OUTPUT",
-    "score x/1/o.jsonl x/2/o.jsonl x/3/o.jsonl": "score 'x/*/o.jsonl' OUTPUT",
-    "score two/a.jsonl x/1/o.jsonl x/2/o.jsonl": "score '**/*.jsonl' OUTPUT",
-    "score two/[a].jsonl two/[b].jsonl new": "score 'two/[[]*].jsonl' new",
-    "check two/a.jsonl two/b.jsonl": "check 'two/*.jsonl'",
-    "prompt two/a.jsonl two/b.jsonl": "prompt 'two/*.jsonl'",
-    "select two/a.jsonl two/b.jsonl two/c.jsonl --where live": "select 'two/*.jsonl' OUTPUT",
-    "batch export two/a.jsonl two/b.jsonl two/c.jsonl": "batch export 'two/*.jsonl' REQUESTS",
-    "batch submit two/a.jsonl two/b.jsonl": "batch submit 'two/*.jsonl'",
+    "score a.jsonl b.jsonl c.jsonl": "score 'PATTERN' OUTPUT",
+    "score a.jsonl b.jsonl c.jsonl -m offline out": "score 'PATTERN' OUTPUT",
+    "check a.jsonl b.jsonl": "check 'PATTERN'",
+    "select a.jsonl b.jsonl c.jsonl --where live": "select 'PATTERN' OUTPUT",
+    "batch export a.jsonl b.jsonl c.jsonl": "batch export 'PATTERN' REQUESTS",
 }
 
 
 def test_more_paths(ruler: Ruler, tmp_path: Path) -> None:
-    """More paths than a command takes are answered with one pattern in quotes, which reads them all."""
-    for line in PATTERNS:
-        for word in line.split():
-            if word.endswith(".jsonl"):
-                (tmp_path / word).parent.mkdir(parents=True, exist_ok=True)
-                write(tmp_path / word, DUMP)
+    """More paths than a command takes are answered with the advice to put the pattern in quotes."""
+    for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
+        write(tmp_path / name, DUMP)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
     for line, command in PATTERNS.items():
         done = ruler(*line.split())

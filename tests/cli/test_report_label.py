@@ -60,7 +60,10 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
             "--label draws from all groups; leave",
         ),
         (("t.jsonl", "-o", "l.html"), "--label takes one scored file"),
-        (("-o", "l.html", "--max-groups", "3"), "--label and --max-groups"),
+        (
+            ("-o", "l.html", "--max-groups", "3"),
+            "--label draws from all groups",
+        ),
         (("-o", "-", "--open"), "-o - and --open"),
     ],
 )

@@ -77,7 +77,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert [one["step"] for one in found["steps"]] == [10, 20, 30, 40, 50, 60]
     assert [one["source"] for one in found["steps"]] == names
     assert (found["version"], found["step_from"], found["drift"]) == (
-        4,
+        5,
         "name",
         [],
     )

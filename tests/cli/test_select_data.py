@@ -67,7 +67,7 @@ USAGE = {
     "--where mark=good": "name the file with --marks FILE",
     "--gap 0.1": "--gap: is for pairs; add --as pairs, or leave it out",
     "--where live --shape standard": "--shape: is for pairs; add --as pairs",
-    "--as pairs --gap 0": "'0' is not above 0",
+    "--as pairs --gap 0": "'0' is not 0.001 or more",
     "--as pairs --gap nan": "--gap",
     "--as pairs --gap 2": "--gap",
     "--as pairs --per-group 0": "--per-group",

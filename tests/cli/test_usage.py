@@ -87,7 +87,6 @@ USAGE = {
     f"{R} --passes 2 --set min_passes=3": "--set min_passes: is more than --passes",
     f"{R} --passes 5 --set adaptive=true --set min_passes=3": "--set adaptive gives most groups 2 passes",
     f"{R} --ask each --read text": "is asked about each rollout alone, and writes no score",
-    f"{R} -m openrouter/typesafe/jev-1": "(1.110.2 has many); use --api systemone",
     f"{R} --api systemone --read text": "is a decision model, which writes no text",
     # input and groups
     "check unknown.jsonl": "keys: a, b",

@@ -38,6 +38,13 @@ ONE_SESSION = "<!-- one session -->"
 """Mark of a page whose examples run one after the other in one directory, as a reader types them."""
 JUDGE = "$JUDGE"
 """Variable that holds the address of a judge on this machine, if an example names it."""
+_WITH_JUDGE = """from benchmarks.simulated import EMBEDDED
+from ruler_cli.cli import main
+
+EMBEDDED["the-judge"] = EMBEDDED["simulated"]
+main()
+"""
+"""The command with the judge of the pages, whose figures anybody gets again."""
 _EXCERPT = re.compile(r"<!-- from (\S+) -->\n```json\n(.*?)```", re.DOTALL)
 _END = "--- exit "
 _TIMEOUT = 300
@@ -81,7 +88,7 @@ def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
         command = tools / "ruler"
         _program(
             command,
-            f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n",
+            f"#!{sys.executable}\n{_WITH_JUDGE}",
         )
         python = (
             tools / "python"

@@ -220,7 +220,7 @@ def _read_blocks(kind: str, prompt: str) -> Iterator[tuple[str, str]]:
 
 def err(ask: Ask, errors: Mapping[str, float]) -> None:
     """Score as the simulated judge does: by the truth, the noise, the siblings and the position."""
-    from ruler_cli.judges.simulated import (
+    from benchmarks.simulated import (
         SimulatedModel,
         score,
     )  # most servers need none of it

@@ -252,29 +252,34 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(f"{stem}_API_KEY", f"key-of-{stem}")
         judge = resolve(plain).judge
         assert isinstance(judge, DecisionJudge), name
-        assert (judge.base, judge.route.path, judge.model) == (
+        assert (judge.client.base, judge.route.path, judge.model) == (
             address,
             path,
             name.partition("/")[2],
         )
-        assert judge.key == (None if stem == "-" else f"key-of-{stem}")
-        azure = {"api-key": judge.key} if stem == "AZURE" else {}
-        assert judge.client.headers == azure
+        key = "" if stem == "-" else f"key-of-{stem}"
+        assert judge.client.secret == (key,)
+        assert judge.client.headers.get("api-key", "") == (
+            key if stem == "AZURE" else ""
+        )
         assert "key-of" not in repr(judge)
         if stem != "AZURE":  # whose key is for any address of the user's
             away = JudgeSettings(name, f"http://h/v1/{path}", api=api)
             judge = resolve(away).judge
             assert isinstance(judge, DecisionJudge), name
-            assert (judge.base, judge.key) == ("http://h/v1", None)
+            assert (judge.client.base, judge.client.secret) == (
+                "http://h/v1",
+                ("",),
+            )
     pasted = JudgeSettings("org/m", "http://h:8000/v1/systemone")
     judge = resolve(pasted).judge
     assert isinstance(judge, DecisionJudge)
-    assert (judge.base, judge.model) == ("http://h:8000/v1", "org/m")
+    assert (judge.client.base, judge.model) == ("http://h:8000/v1", "org/m")
     host = resolve(
         JudgeSettings("org/m", "http://h:8000", api="systemone")
     ).judge
     assert isinstance(host, DecisionJudge)
-    assert host.base == "http://h:8000/v1"
+    assert host.client.base == "http://h:8000/v1"
 
 
 def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:

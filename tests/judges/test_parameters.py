@@ -28,8 +28,8 @@ PARAMS: dict[str, Any] = {
     },
     "extra_query": {
         "version": 2,
-        "flags": [True, "a b"],
-        "deep": {"k": "v"},
+        "flag": True,
+        "text": "a b",
         "no": None,
     },
     "extra_body": {
@@ -80,7 +80,7 @@ async def test_direct_call() -> None:
             head = server.heads[0].decode("latin1")
             line, *headers = head.splitlines()
             assert line.split()[1] == (
-                "/v1/chat/completions?version=2&flags%5B%5D=true&flags%5B%5D=a+b&deep%5Bk%5D=v"
+                "/v1/chat/completions?version=2&flag=true&text=a+b"
             )
             assert [one for one in headers if "enant" in one] == [
                 f"x-tenant: {SECRET}".encode().decode("latin1")

@@ -26,7 +26,7 @@ LATE = CallError("transport", "the judge did not answer within 10 s", "call")
 def simulated(
     world: World,
     calls: int,
-    limit: ConcurrencyLimit | None = None,
+    limit: AdaptiveConcurrency | None = None,
     *,
     retries: int = 2,
     timeout: float = 600.0,

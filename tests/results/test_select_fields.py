@@ -167,7 +167,6 @@ def test_marks(tmp_path: Path) -> None:
         "": "a1 b0 b1 c0",
         "mark=good": "a1",
         "mark=reviewed": "b0 b1",
-        "mark=good mark=bad": "",
         "score=0.25..": "a1 b1 c0",
         "mark=bad model=m1": "",
     }.items():

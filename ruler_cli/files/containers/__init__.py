@@ -12,6 +12,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import attrgetter
 from typing import BinaryIO, ClassVar, Self
 
 from ruler_cli.errors import UnreadableError
@@ -173,16 +174,13 @@ def kinds() -> list[type[Container]]:
     names = [
         module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")
     ]
-    modules = list(map(importlib.import_module, names))
-    found = {
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Container)
-        and value.rank
-    }
-    return sorted(found, key=lambda kind: kind.rank)
+    ranked = set[type[Container]]()
+    for name in names:
+        for value in vars(importlib.import_module(name)).values():
+            if isinstance(value, type) and issubclass(value, Container):
+                ranked.add(value)
+    kinds_with_rank = filter(attrgetter("rank"), ranked)
+    return sorted(kinds_with_rank, key=attrgetter("rank"))
 
 
 def task_of(head: bytes) -> str:

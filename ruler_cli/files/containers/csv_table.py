@@ -117,17 +117,16 @@ class CsvTable(Container):
             for number, row in enumerate(islice(rows, 1, None), 1):
                 raw = bytes(row.raw).rstrip(b"\r\n")
                 error = row.error
-                try:
-                    raw = orjson.dumps(
-                        dict(zip(self._names, row.cells, strict=True))
-                    )
-                except ValueError:
-                    error = (
-                        error
-                        or f"has {len(row.cells)} cells where the header has {width}; check its quotes"
-                    )
-                except TypeError:
-                    error = "is not UTF-8; convert it, e.g. with iconv"
+                count = len(row.cells)
+                if count == width:
+                    try:
+                        raw = orjson.dumps(
+                            dict(zip(self._names, row.cells, strict=True))
+                        )
+                    except TypeError:
+                        error = "is not UTF-8; convert it, e.g. with iconv"
+                elif not error:
+                    error = f"has {count} cells where the header has {width}; check its quotes"
                 line = self.line(
                     number, number - 1, raw, max(row.size, len(raw))
                 )

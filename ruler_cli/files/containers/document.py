@@ -49,12 +49,12 @@ _MAX_AROUND = 64 << 20
 class DocumentShape:
     """The offset at which a document begins, and the path of the records in each of its values.
 
-    `known`: the path is one of those that are tried.
+    `is_known`: the path is one of those that are tried.
     """
 
     start: int
     steps: Steps = ()
-    known: bool = False
+    is_known: bool = False
 
 
 def shape_of(text: bytes, path: Steps = ()) -> DocumentShape | None:
@@ -79,8 +79,9 @@ def shape_of(text: bytes, path: Steps = ()) -> DocumentShape | None:
         return DocumentShape(start, steps) if is_list else None
     if not path:
         with suppress(UnreadableError):
-            if known := _known_path(JsonText(text, start)):
-                return DocumentShape(start, known, known=True)
+            steps = _known_path(JsonText(text, start))
+            if steps:
+                return DocumentShape(start, steps, is_known=True)
         if is_whole_line:
             return None
     # behind a first line that is torn JSON lines may follow
@@ -148,10 +149,10 @@ class Document(Container):
         self._shape = shape
         self.unit = "item" if steps else "object"
         self.rewritable = steps == ("[]",)
-        self.may_hold_events = not shape.known
+        self.may_hold_events = not shape.is_known
         if "{}" not in steps:  # else a record is more than bytes of the text
             self.fd = source.fd
-        if shape.known and steps == _LOG and source.fd is not None:
+        if shape.is_known and steps == _LOG and source.fd is not None:
             self.log = os.fdopen(source.fd, "rb", closefd=False)
 
     @classmethod
@@ -173,7 +174,7 @@ class Document(Container):
     @property
     def task(self) -> str:
         """The task that stands before the list of records."""
-        if not self._shape.known:
+        if not self._shape.is_known:
             return ""
         first = next(self.records(), None)
         if first is None:

@@ -150,16 +150,15 @@ class InspectLogWriter(Writer):
 
         self._log.seek(0)
         log = await read_eval_log_async(self._log)
-        samples = {
-            (str(one.id), str(one.epoch)): one for one in log.samples or ()
-        }
-        if gone := self._annotations.keys() - samples.keys():
-            sample, epoch = min(gone)
+        gone = set(self._annotations)
+        for sample in log.samples or ():
+            gone.discard((str(sample.id), str(sample.epoch)))
+            self._take_out(sample)
+        if gone:
+            name, epoch = min(gone)
             raise InputChanged(
-                self._input, f"sample {sample} of epoch {epoch} is gone"
+                self._input, f"sample {name} of epoch {epoch} is gone"
             )
-        for each in samples.values():
-            self._take_out(each)
         if log.results is not None:
             log.results.scores = _others(log.results.scores, "name")
         log.reductions = _others(log.reductions, "scorer")
@@ -189,11 +188,14 @@ class InspectLogWriter(Writer):
                 "rename it",
                 place=self.name,
             )
-        own = ("scorer", _SCORER)
-        begun = (each for each in sample.events if each.event == "span_begin")
-        spans = {each.id for each in begun if (each.type, each.name) == own}
+        spans = set()
+        for event in sample.events:
+            if event.event != "span_begin":
+                continue
+            if (event.type, event.name) == ("scorer", _SCORER):
+                spans.add(event.id)
         sample.events = [
-            each for each in sample.events if each.span_id not in spans
+            event for event in sample.events if event.span_id not in spans
         ]
 
 
@@ -279,7 +281,7 @@ class InspectLog(Container):
 
 def _others(entries: Iterable[Any] | None, name: str) -> list[Any]:
     """Return the entries of other scorers; `name` is the attribute that names them."""
-    return [each for each in entries or () if getattr(each, name) != _SCORER]
+    return [entry for entry in entries or () if getattr(entry, name) != _SCORER]
 
 
 def _scorer(annotations: Mapping[SampleKey, Mapping[str, Any]]) -> Scorer:

@@ -43,10 +43,11 @@ class JsonLines(Container):
     @classmethod
     def open(cls, source: Source) -> Self:
         """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
-        if source.once:
-            events = source.events
-            if source.keep or (events and events.begin(source.first_line)):
-                source.keep_text()
+        events = source.events
+        if source.once and (
+            source.keep or (events and events.begin(source.first_line))
+        ):
+            source.keep_text()
         return cls(source)
 
     @classmethod

@@ -68,15 +68,28 @@ class LabelPage:
         force: bool = False,
     ) -> None:
         """Create the file `target` (see `HtmlFile`)."""
-        self._file = HtmlFile(stack, target, [source], force=force)
+        self._file = HtmlFile(
+            stack,
+            target,
+            [source],
+            force=force,
+        )
         self._spool = stack.enter_context(Scratch())
         self._draw = draw
 
-    def add(self, group: Group, scored: GroupRecord) -> None:
+    def add(
+        self,
+        group: Group,
+        scored: GroupRecord,
+    ) -> None:
         """Add the next group."""
         self._draw.add(group, scored, self._keep)
 
-    def _keep(self, group: Group, scored: GroupRecord) -> tuple[int, int]:
+    def _keep(
+        self,
+        group: Group,
+        scored: GroupRecord,
+    ) -> tuple[int, int]:
         text, _ = text_of(group, scored, _KEPT_PICTURES)
         data = as_json(text)
         return len(data), self._spool.write(data)
@@ -96,7 +109,12 @@ class LabelPage:
         }
         values = {"data": packed([as_json(head)]).decode()}
         files = (LABEL_SCRIPTS, LABEL_STYLES)
-        size = self._file.fill("label.html", files, values, texts)
+        size = self._file.fill(
+            "label.html",
+            files,
+            values,
+            texts,
+        )
         ways = Counter[str](pair.drawn for pair, _ in shown)
         return LabelCounts(ways, len(drawn) - len(shown), size)
 
@@ -107,7 +125,7 @@ class LabelPage:
         left = MOST_TEXTS
         for pair in drawn:
             text = _text_of_pair(
-                orjson.loads(self._spool.read(*pair.kept)), pair
+                orjson.loads(self._spool.read(*pair.kept[0])), pair
             )
             data = as_json(text)
             if not any(text["lines"]) or len(data) > MOST_TEXT:
@@ -131,7 +149,10 @@ def _comparison(pair: DrawnPair) -> Json:
     }
 
 
-def _text_of_pair(text: Json, pair: DrawnPair) -> Json:
+def _text_of_pair(
+    text: Json,
+    pair: DrawnPair,
+) -> Json:
     """Return what is shown of a group's text: that of both rollouts, with their strings and pictures."""
     lines = [text["lines"][index] for index in pair.indices]
     used = {

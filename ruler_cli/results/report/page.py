@@ -106,7 +106,10 @@ def as_json(value: Any) -> bytes:
         return orjson.dumps(readable(value))
 
 
-def shorter(text: str, most: int) -> str:
+def shorter(
+    text: str,
+    most: int,
+) -> str:
     """Cut the middle out of a text of more than `most` characters, and say how many are gone."""
     gone = len(text) - most // 2 * 2
     if len(text) <= most:
@@ -116,7 +119,10 @@ def shorter(text: str, most: int) -> str:
     return f"{start}[… {gone:,} characters left out of this report …]{end}"
 
 
-def compact(value: Any, longest: int = LONGEST) -> Any:
+def compact(
+    value: Any,
+    longest: int = LONGEST,
+) -> Any:
     """Shorten the long texts of a JSON value, and round its numbers."""
     if isinstance(value, str):
         return shorter(value, longest)
@@ -208,7 +214,11 @@ class HtmlFile:
         last member. `files` are the names of the scripts and of the styles, `explanations` are JSON, `texts` lines
         for blocks of their own.
         """
-        head = head | {"version": 1, "made": _made(), "ruler": __version__}
+        head = head | {
+            "version": 1,
+            "made": _made(),
+            "ruler": __version__,
+        }
         facts = [
             [escape(part) for part in fact] for fact in head["facts"] if fact[1]
         ]
@@ -221,7 +231,12 @@ class HtmlFile:
             "data": packed((as_json(head)[:-1], *more, b"}")).decode(),
             "said": packed(explanations).decode(),
         }
-        return self.fill("report.html", files, values, texts)
+        return self.fill(
+            "report.html",
+            files,
+            values,
+            texts,
+        )
 
     def fill(
         self,
@@ -275,7 +290,12 @@ class ReportPage:
         force: bool = False,
     ) -> None:
         """Create the file `target` (see `HtmlFile`)."""
-        self._file = HtmlFile(stack, target, sources, force=force)
+        self._file = HtmlFile(
+            stack,
+            target,
+            sources,
+            force=force,
+        )
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
         self._spool = stack.enter_context(Scratch())
@@ -293,7 +313,11 @@ class ReportPage:
         """Have the page offer the fields of the records of a file, the first of two, to filter by."""
         self._fields = RecordFields(annotations)
 
-    def keep(self, group: Group, scored: GroupRecord) -> _Kept:
+    def keep(
+        self,
+        group: Group,
+        scored: GroupRecord,
+    ) -> _Kept:
         """Keep the text of a group; of one file until it is known if it is in the page.
 
         Of two files it is stored until the group's like in the second is found.
@@ -308,7 +332,10 @@ class ReportPage:
         return len(data), self._spool.write(data)
 
     def add(
-        self, shown: RunGroup | ComparedGroup, *, asked: bool = False
+        self,
+        shown: RunGroup | ComparedGroup,
+        *,
+        asked: bool = False,
     ) -> None:
         """Add the next group; the first that is asked for is in the page, whatever its rank."""
         self._groups += 1
@@ -357,7 +384,11 @@ class ReportPage:
                 self._texts[number] = self._store(block)
         return LeftOut(self._groups, len(self._chosen), len(self._texts))
 
-    def write(self, data: Json, left_out: str) -> int:
+    def write(
+        self,
+        data: Json,
+        left_out: str,
+    ) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
         `data` are those of a page of one file, or of two; `left_out` says in sentences what the page lacks.
@@ -412,7 +443,9 @@ class ReportPage:
 
 
 def text_of(
-    group: Group, scored: GroupRecord, most_pictures: int = MOST_PICTURES
+    group: Group,
+    scored: GroupRecord,
+    most_pictures: int = MOST_PICTURES,
 ) -> tuple[Json, str]:
     """Return the text of a group with the ids of its rollouts, and its task; `strings` has each line once."""
     text = GroupText.of(group, scored)
@@ -432,7 +465,10 @@ def text_of(
     }, text.task
 
 
-def _pictures(text: GroupText, most: int) -> dict[str, str]:
+def _pictures(
+    text: GroupText,
+    most: int,
+) -> dict[str, str]:
     """Return the pictures of a group by their digests as data addresses, as far as they fit; never from elsewhere."""
     held = {}
     left = most
@@ -443,7 +479,10 @@ def _pictures(text: GroupText, most: int) -> dict[str, str]:
     return held
 
 
-def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
+def _row(
+    shown: RunGroup | ComparedGroup,
+    task: str,
+) -> Json:
     """Return the group's values in the columns of the table, by their names; those of B begin with `b_`."""
     row = _columns(shown.first) | {"task": task, "ordinal": shown.number}
     if isinstance(shown, ComparedGroup):
@@ -477,28 +516,29 @@ def _made() -> str | None:
     return iso(float(epoch) if fixed else time.time())
 
 
-def _refuse(target: str, source: str) -> None:
+def _refuse(
+    target: str,
+    source: str,
+) -> None:
     """Raise UsageError if a page cannot have this name."""
     path = Path(target)
     page = Location(target)
     scored = Location(source)
     if page.stream:
         return
+    problem = ""
+    remedy = "give another name, or `-` for stdout"
     if page.remote or path.suffix.lower() != ".html":
         problem = "a report is a local file"
         remedy = "end its name in .html, or give `-` for stdout"
     elif scored.same(target):
         problem = "is the scored file itself"
-        remedy = "give another name"
     elif path.exists() and not path.is_file():
         problem = "is not a regular file"
-        remedy = "give another name, or `-` for stdout"
     elif scored.local and scored.many and scored.listed().would_hold(page):
         problem = "would be read as a part of SCORED"
-        remedy = "put it elsewhere"
-    else:
-        return
-    raise UsageError(problem, remedy, place=page.public)
+    if problem:
+        raise UsageError(problem, remedy, place=page.public)
 
 
 def web_files(names: Iterable[str]) -> list[str]:

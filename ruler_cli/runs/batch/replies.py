@@ -35,7 +35,7 @@ from ruler_cli.judges.provider_errors import (
 )
 from ruler_cli.judges.replies import parse_foreign
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import BOM, CallError, Reply, clean, words_of
+from ruler_cli.types import CallError, Reply, clean, words_of
 
 MAX_LINE_BYTES = 32 << 20
 """Bytes of the longest line that is read."""
@@ -235,7 +235,6 @@ def read_row(line: bytes) -> ReplyRow | str:
     """Parse one line, without its LF; never raises. If it is no row, return why in half a sentence."""
     if len(line) > MAX_LINE_BYTES:
         return _TOO_LONG
-    line = line.removeprefix(BOM)
     try:
         try:
             row = parse_foreign(line)

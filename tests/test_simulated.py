@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UsageError
-from ruler_cli.judges.simulated import (
+from benchmarks.simulated import (
     Simulated,
     SimulatedModel,
     score,
 )
+from ruler_cli.errors import UsageError
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 

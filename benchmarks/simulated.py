@@ -1,5 +1,7 @@
 """Simulated judge with a known truth, for tests and for tables: random errors that repeat with the request.
 
+`python -m benchmarks.simulated score … -m simulated` is `ruler` with this judge, which an import of the module adds.
+
     s = level + (truth + persistent error) + position bias + noise      clipped to [0, 1], rounded to .05
 
 A persistent error belongs to the rollout and does not average out over passes; position bias, noise and level
@@ -21,7 +23,10 @@ from typing import Any, Self
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.offline import blocks, reply_with
+from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.types import Judge, Reply, Request, Usage
+
+EMBEDDED["simulated"] = "benchmarks.simulated"
 
 NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about its median, `SimulatedModel.noise`."""
@@ -80,6 +85,11 @@ class Simulated(Judge):
             label: (score, _EXPLANATION) for label, score in scores.items()
         }
         return reply_with(ratings, request)
+
+
+def judge_of(params: Mapping[str, Any]) -> Simulated:
+    """Return the judge with these parameters."""
+    return Simulated(SimulatedModel.of(params))
 
 
 def _likely(
@@ -172,3 +182,9 @@ def _hash(seed: int, *parts: str) -> bytes:
         whole.update(len(data).to_bytes(8))
         whole.update(data)
     return whole.digest()
+
+
+if __name__ == "__main__":
+    from ruler_cli.cli import main
+
+    main()
