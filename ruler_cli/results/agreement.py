@@ -40,7 +40,7 @@ _DIFFERENCE = "difference"
 GATED = "with_unscored"
 """The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
 _PEOPLE = "people"
-"""How often another person says the same as one."""
+"""The share of pairs in which another person says the same as one."""
 _JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
 _AT_ONCE = 128
 """Labelled rollouts of a group whose pairs are compared; of more, a sample."""
