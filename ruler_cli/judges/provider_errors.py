@@ -62,12 +62,6 @@ class ErrorRule(NamedTuple):
     scope: Scope | Literal["rate"]
     says: Sequence[str] = ()
     remedy: str = ""
-    name: str = ""
-
-    @property
-    def pattern(self) -> str:
-        """The pattern of all that it says."""
-        return "|".join(self.says)
 
     def applies(
         self,
@@ -79,9 +73,8 @@ class ErrorRule(NamedTuple):
         if status < 300 and self.says and "200" not in statuses:
             status = 400
         listed = str(status) in statuses or f"{status // 100}xx" in statuses
-        return (
-            listed and re.search(self.pattern, text, re.IGNORECASE) is not None
-        )
+        pattern = "|".join(self.says)
+        return listed and re.search(pattern, text, re.IGNORECASE) is not None
 
 
 _ADDRESS = "is the endpoint's address right? It usually ends in /v1"
@@ -89,11 +82,6 @@ _ROWS = tomllib.loads(
     Path(__file__).with_name("errors.toml").read_text("utf-8")
 )
 TABLE = tuple([ErrorRule(**row) for row in _ROWS["rules"]])
-SAYS = {rule.name: rule.pattern for rule in TABLE}
-"""Patterns of rules that have a name."""
-_MANY_FROM = 20
-"""Pictures of a request from which on Anthropic's model takes none that is larger than others may be."""
-
 _AGAIN = ErrorRule("", "transport", "call")
 
 
@@ -172,30 +160,6 @@ def context_of(text: str) -> tuple[int, int] | None:
         if stated := pattern.search(text[:READ]):
             return int(stated["limit"]), int(stated["actual"])
     return None
-
-
-_COUNT = re.compile(r"(?<![\w./-])\d{1,5}(?![\w/-]|\.\w)")
-
-
-def most_pictures(error: CallError, sent: int) -> int:
-    """Return the most pictures of a request that an error allows, less than were sent; 0 if they are not its cause.
-
-    Of the numbers in the message the limit is the greatest below those sent. Without any half are tried.
-    """
-    _, _, message = error.reason.partition(": ")
-    if error.kind != "too_long" or not re.search(
-        SAYS["pictures"], message, re.IGNORECASE
-    ):
-        return 0
-    stated = (
-        [_MANY_FROM]
-        if SAYS["many"] in message
-        else map(int, _COUNT.findall(message))
-    )
-    limit = max(
-        (number for number in stated if 0 < number < sent), default=sent // 2
-    )
-    return limit - ("fewer than" in message)
 
 
 _CODES = words_of(

@@ -606,29 +606,6 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     return ""
 
 
-def with_fewer_pictures(
-    layout: PromptLayout, ask: AskSettings, most: int
-) -> AskSettings | None:
-    """Return settings for requests with at most so many pictures: fewer rollouts, then fewer pictures of each.
-
-    None if a request could show no picture of some rollout: it is not judged unseen.
-    """
-    from ruler_cli.prompting.windows import LEAST, fewest
-
-    room = most - count_marks(layout.context, layout.reference)
-    counts = sorted(map(count_marks, layout.distinct), reverse=True)
-    number = 1 if ask.ask == "each" else len(counts)
-    widest = number
-    for size in range(min(number, ask.group_size), LEAST - 1, -1):
-        widest = -(-number // fewest(number, size))
-        if sum(counts[:widest]) <= room:
-            return replace(ask, group_size=size)
-    shown = room // widest
-    if shown <= 0:
-        return None
-    return replace(ask, group_size=LEAST, most_pictures=shown)
-
-
 def too_long(tokens: int, limit: int) -> str:
     """The sentence for a group of which no two rollouts fit into one request."""
     return (
