@@ -56,7 +56,6 @@ from ruler_cli.formats.table import fits
 from ruler_cli.messages.content import has_content
 from ruler_cli.messages.conversations import is_system
 from ruler_cli.settings.models import InputSettings, RecordPaths
-from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (
     Group,
     Line,
@@ -64,7 +63,6 @@ from ruler_cli.types import (
     Problem,
     Record,
     Rollout,
-    printable,
 )
 
 _LAYOUTS = {
@@ -510,11 +508,8 @@ class Input:
         if self.survey is not None and self.survey.done:
             grouping = self.survey.warnings(alone=alone)
         lacking = list[str]()
-        for path, near in self.reader.missing.items() if self.reader else ():
-            suggestion = question(near and printable(near))
-            lacking.append(
-                f"no record has a value at --reward {path}{suggestion}"
-            )
+        for path in self.reader.missing if self.reader else ():
+            lacking.append(f"no record has a value at --reward {path}")
         return [*self.container.warnings(), *grouping, *lacking]
 
     def report(

@@ -63,7 +63,7 @@ from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.fields import option_name, paths
 from ruler_cli.settings.models import InputSettings, RecordPaths
-from ruler_cli.settings.suggestions import nearest, suggest_path
+from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
 _STATES = ("scored", "failed")
@@ -88,7 +88,7 @@ class Reader:
     prompt: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     label_kind: str = ""
-    missing: dict[str, str | None] = field(default_factory=dict, compare=False)
+    missing: set[str] = field(default_factory=set, compare=False)
     """The user's path of the reward, until a record has a value there, with the nearest one."""
 
     def read(self, line: Line) -> tuple[Record, ...]:
@@ -500,7 +500,7 @@ def detect(
         reader = with_reward(name, reward, reader)
         places = _holders(values)
         if _lack(places, reward):
-            reader.missing[reward] = suggest_path(reward, places)
+            reader.missing.add(reward)
     if settings.format == "auto" and chosen.rank < 1:
         _refuse_prompts(name, reader, records)
     return reader
@@ -710,7 +710,6 @@ def _refuse_paths(
         for path in filter(None, paths(getattr(row, name_of))):
             if not _lack(places, path):
                 continue
-            near = suggest_path(path, places)
             keys = f"their keys: {first_keys(values[0])}"
             flag = bool(getattr(settings, name_of, None))
             field = settings.outcome_option if name_of == "outcome" else name_of
@@ -719,7 +718,7 @@ def _refuse_paths(
                 where = f"{option_name(field)} {path}"
             raise UsageError(
                 f"none of the first records has {'it' if flag else f'`{path}`'}",
-                f"did you mean {printable(near)}?" if near else keys,
+                keys,
                 place=f"{name}: {where}",
             )
 

@@ -14,7 +14,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError, system_errors
 from ruler_cli.settings.criteria import criteria_in, read_criteria
 from ruler_cli.settings.fields import SettingError
-from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import Rubric, Standards, words_of
 
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
@@ -55,8 +54,8 @@ def _rubric_in(value: str) -> Standards:
         path = Path(value[1:])
         with system_errors("read", UsageError, place=f"--rubric {value}"):
             if not path.exists():
-                remedy = other_file(str(path), "check the path", before="@")
-                raise SettingError("rubric", "no such file", remedy, value)
+                problem = "no such file"
+                raise SettingError("rubric", problem, "check the path", value)
             text = path.read_text(encoding="utf-8").strip()
         suffix = path.suffix.lower()
         if suffix in (".toml", ".json"):
@@ -66,8 +65,8 @@ def _rubric_in(value: str) -> Standards:
             remedy = "write TOML or JSON, or a text as .txt or .md"
             raise SettingError("rubric", problem, remedy, value)
     elif _FILE_NAME.fullmatch(value.strip()):
-        remedy = other_file(value, f"write @{value}", before="@")
-        raise SettingError("rubric", "looks like a file name", remedy, value)
+        problem = "looks like a file name"
+        raise SettingError("rubric", problem, f"write @{value}", value)
     if not text.strip():
         remedy = "write a text or @FILE, or leave it out for the built-in one"
         raise SettingError("rubric", "is empty", remedy)
