@@ -1,10 +1,8 @@
 """Error responses of providers → kind, scope and remedy of a failed call, in one table.
 
-Headers of a response tell what rate limits leave; with the message of an error they tell the seconds to wait.
-A header or message about this call goes before one about a limit: `retry-after-ms` and `Retry-After`, then a
-delay in the message, then `…ratelimit…reset…`. No value raises, and no result is negative, infinite or NaN. A
-litellm proxy with too many calls in flight names a minute, although one of them may end at once: that is
-ignored.
+Headers of a response tell what rate limits leave, and `retry-after-ms`, `Retry-After` or the message of an error
+the seconds to wait. No value raises, and no result is negative, infinite or NaN. A litellm proxy with too many
+calls in flight names a minute, although one of them may end at once: that is ignored.
 
 Reads the bodies of errors in all providers' spellings, and the context and the request's size in tokens
 that the message of an error states.
@@ -115,12 +113,6 @@ def classify(
     rule = next((rule for rule in TABLE if rule.applies(status, text)), _AGAIN)
     rate = rule.scope == "rate"
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
-    # the server's own header on another try
-    retry = low.get("x-should-retry", "").lower()
-    if scope == "call" and retry == "false":
-        scope = "group"
-    elif scope == "group" and retry == "true" and status >= 400:
-        scope = "call"
     location = low.get("location", "") if status < 400 else ""
     stated = message or codes or location.removesuffix("/chat/completions")
     reason = f"{who} answered {status}: {clean(stated or 'no message', key)}"
@@ -130,7 +122,7 @@ def classify(
         rule.kind,
         reason,
         scope,
-        retry_after=retry_after(low, text, rate) if scope == "call" else None,
+        retry_after=retry_after(low, text) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
         billed=False,
         rate=rate,
@@ -362,9 +354,6 @@ _LEAD = re.compile(
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
-_EPOCH = 1e9
-_EPOCH_MS = 1e11
-"""Numbers from here on are times and no spans: seconds since 1970, or milliseconds."""
 
 
 _REQUESTS = (
@@ -417,42 +406,18 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 def retry_after(
     headers: Mapping[str, str],
     message: str,
-    rate: bool,
     now: datetime | None = None,
 ) -> float | None:
-    """The seconds that a failed call is asked to wait; None if its headers and message name none.
-
-    `headers` are lowered. Some providers send the resets of limits with every response, so they count only
-    if a limit was exceeded (`rate`).
-    """
-    now = now or datetime.now(UTC)
+    """The seconds that a failed call is asked to wait, by its lowered headers or its message; None if they name none."""
     seconds = None
     if headers.get("rate_limit_type") != _IN_FLIGHT:
-        fine = headers.get("retry-after-ms", "")
-        coarse = _seconds(headers.get("retry-after", ""), now)
-        seconds = (
-            _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
-        )
-    if seconds is None:
-        seconds = delay_in(message)
-    if seconds is not None or not rate:
-        return seconds
-    # the latest reset of an exhausted limit; the next reset if no remainder is named
-    resets = [
-        (
-            headers.get(name.replace("reset", "remaining"), ""),
-            _seconds(value, now),
-        )
-        for name, value in headers.items()
-        if "ratelimit" in name and "reset" in name
-    ]
-    waits = [(left, wait) for left, wait in resets if wait is not None]
-    named = [
-        (float(left), wait) for left, wait in waits if _NUMBER.fullmatch(left)
-    ]
-    if named:
-        return max((wait for left, wait in named if left <= 0), default=None)
-    return min((wait for _, wait in waits if wait), default=None)
+        milliseconds = headers.get("retry-after-ms", "")
+        if _NUMBER.fullmatch(milliseconds):
+            seconds = _finite(float(milliseconds) / 1000)
+        else:
+            now = now or datetime.now(UTC)
+            seconds = _seconds(headers.get("retry-after", ""), now)
+    return delay_in(message) if seconds is None else seconds
 
 
 def delay_in(message: str) -> float | None:
@@ -468,23 +433,17 @@ def _seconds(
     value: str,
     now: datetime,
 ) -> float | None:
-    """The seconds of a header's value: a span, or a time in any of its forms, from `now` on."""
-    if not value or len(value) > _VALUE:
+    """The seconds of a header's value: a number, a span or a date, from `now` on."""
+    if len(value) > _VALUE:
         return None
     if _NUMBER.fullmatch(value):
-        number = float(value)
-        if number < _EPOCH:
-            return _finite(number)
-        return _finite(
-            number / (1 if number < _EPOCH_MS else 1000) - now.timestamp()
-        )
+        return _finite(float(value))
     if _DURATION.fullmatch(value):
         return _finite(_span(value))
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
-        with suppress(ValueError, TypeError, OverflowError, IndexError):
-            when = read(value)
-            when = when if when.tzinfo else when.replace(tzinfo=UTC)
-            return _finite((when - now).total_seconds())
+    with suppress(ValueError, TypeError, OverflowError, IndexError):
+        when = parsedate_to_datetime(value)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return _finite((when - now).total_seconds())
     return None
 
 

@@ -469,7 +469,7 @@ def _params(settings: ScoreSettings, secrets: Sequence[str]) -> str:
             "params": dict(judge.params),
         }
         judges.append(facts | _distinct_ask(settings.ask_of(judge)))
-    return params_text(without_secrets(judges, secrets, digests=True))
+    return params_text(without_secrets(judges, secrets))
 
 
 def _distinct_ask(ask: AskSettings) -> dict[str, Any]:
