@@ -408,7 +408,7 @@ def retry_after(
     message: str,
     now: datetime | None = None,
 ) -> float | None:
-    """The seconds that a failed call is asked to wait, by its lowered headers or its message; None if they name none."""
+    """The seconds to wait before another try, as lowered headers or the message of an error name them, else None."""
     seconds = None
     if headers.get("rate_limit_type") != _IN_FLIGHT:
         milliseconds = headers.get("retry-after-ms", "")

@@ -5,7 +5,6 @@ A judge that follows such a rubric answers 85, which is no score, or means by 1 
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -58,8 +57,8 @@ def _rubric_in(value: str) -> Standards:
                 raise SettingError("rubric", problem, "check the path", value)
             text = path.read_text(encoding="utf-8").strip()
         suffix = path.suffix.lower()
-        if suffix in (".toml", ".json"):
-            return read_criteria(_parsed(text, suffix[1:]))
+        if suffix == ".toml":
+            return read_criteria(_parsed(text))
         if suffix in _OTHERS:
             problem = f"is {suffix[1:].upper()}, which is not read"
             remedy = "write TOML or JSON, or a text as .txt or .md"
@@ -73,15 +72,14 @@ def _rubric_in(value: str) -> Standards:
     return criteria_in(text) or text
 
 
-def _parsed(text: str, kind: str) -> Any:
-    """Parse the text of a file of criteria."""
+def _parsed(text: str) -> Any:
+    """Parse a file of criteria in TOML."""
     import tomllib  # few rubrics are TOML
 
-    parse = tomllib.loads if kind == "toml" else json.loads
     try:
-        return parse(text)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"is not {kind.upper()}: {error}") from None
+        raise UnreadableError(f"is not TOML: {error}") from None
 
 
 def other_scale(rubric: str) -> str:
