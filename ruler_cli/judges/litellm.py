@@ -345,7 +345,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     litellm makes them once for each limit of the answer; the texts are replaced then. UsageError if it
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
-    how = replace(first_format(settings, None), stream="")
+    how = replace(first_format(settings, None), stream=False)
     judge = LitellmJudge(settings.model, settings.timeout, settings.params, how)
 
     template = lru_cache(4096)(partial(_template, judge))
