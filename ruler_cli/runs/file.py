@@ -30,7 +30,6 @@ from ruler_cli.files.values import parts
 from ruler_cli.formats.input import (
     Input,
     open_input,
-    refuse_other_groups,
     shown_key,
 )
 from ruler_cli.formats.reader import Reader
@@ -207,7 +206,6 @@ def _open(
     if error := nothing_to_compare(settings, source):
         session.observer.note(source.found())
         raise error
-    refuse_other_groups(source, settings.output, force=may_replace(settings))
     return source
 
 
