@@ -108,7 +108,7 @@ def _measured(options: Options, scored: ScoredFiles) -> Agreement:
     from ruler_cli.results.labels import Labels as LabelFiles
 
     files = [*options.people]
-    labels = LabelFiles.read(files, option="--people") if files else None
+    labels = LabelFiles.read(files) if files else None
     of_records = options.labels is not None
     measure = LabelAgreement(labels, of_records=of_records)
     for group in scored.groups(rollout_ids):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,47 +9,38 @@ import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.options import RECORD_OPTIONS, RECORD_SETTINGS, Scored, takes
-from ruler_cli.cli.progress import Console, Problems, group_counter
+from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import lines
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.fields import option_name
 from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import COMMAND_LINE, Options
-from ruler_cli.types import printable
 
 if TYPE_CHECKING:
     from ruler_cli.formats.input import Input
     from ruler_cli.results.choice import Keep
-    from ruler_cli.results.labels import RolloutMark
 
 _LEFT_OUT = """
 {unscored:group} without a score left out
-{unmatched:line} of marks that named nothing there
 {unreadable:line} not readable
 """
 _KEPT = """
 {kept groups!s} of {groups:group}, {kept rollouts!s} of {rollouts:rollout} kept
 """
 _PAIRS = """
-pairs written: {0.pairs!s}, from {0.groups!s} of {groups:group}
+pairs written: {0.pairs!s}, from {groups:group}
 groups without a pair: {0.no_pair}
 rollouts that cannot be written: {0.left_out}
 """
-_OF_PAIRS = ("gap", "per_group", "shape")
-"""Options of pairs alone."""
 
 
 @takes(
     "where",
-    "marks",
     "keep",
     "by",
     "as_",
     "gap",
-    "per_group",
-    "shape",
     "labels",
     "force",
     *RECORD_OPTIONS,
@@ -80,9 +70,8 @@ def command(
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
       ruler select scored.jsonl pairs.jsonl --as pairs --gap 0.2
 
-    Exit codes: 0 written, even if nothing is left; 1 written, but some lines could not be read, some lines of
-    marks named nothing in SCORED; 2 bad usage, unreadable input, no group with
-    the figure of a condition, or nothing left of SCORED in its place.
+    Exit codes: 0 written, even if nothing is left; 1 written, but some lines could not be read; 2 bad usage,
+    unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
     with running(ctx, source, output) as options:
         return _run(options, source, output)
@@ -91,18 +80,14 @@ def command(
 def _run(options: Options, source: str, output: str) -> int:
     from ruler_cli.results.choice import Choice
     from ruler_cli.results.conditions import parse_condition
-    from ruler_cli.results.labels import Labels as LabelFiles
     from ruler_cli.results.pairs import PairMaker
     from ruler_cli.results.select import select
 
-    _refuse_others(options)
+    if options.as_ is None and options.rank("gap") == COMMAND_LINE:
+        remedy = "add --as pairs, or leave it out"
+        raise UsageError("is for pairs", remedy, place="--gap")
     conditions = list(map(parse_condition, options.where))
-    files = (
-        LabelFiles.read(options.marks, option="--marks")
-        if options.marks
-        else None
-    )
-    choice = Choice(conditions, _keep(options), files)
+    choice = Choice(conditions, _keep(options))
     if choice == Choice([]) and options.as_ is None:
         raise UsageError(
             "say what to keep, e.g. --where live, or --keep 4 --by variance"
@@ -117,9 +102,7 @@ def _run(options: Options, source: str, output: str) -> int:
     pairs = None
     if options.as_ == "pairs":
         table = Location(output).unpacked.endswith(".parquet")
-        pairs = PairMaker(
-            options.gap, options.per_group, options.shape, table=table
-        )
+        pairs = PairMaker(options.gap, table=table)
     with group_counter() as bar, unwind_on_signal():
         selector = select(
             settings,
@@ -132,33 +115,12 @@ def _run(options: Options, source: str, output: str) -> int:
             on_group=bar.update,
         )
     console.close()
-    unmatched = selector.unmatched
-    _name_unmatched(unmatched, source)
     counts = selector.counts
-    counts["unmatched"] = len(unmatched)
     written = (
         lines(_KEPT, counts) if pairs is None else lines(_PAIRS, counts, pairs)
     )
     console.note("; ".join([*written, *lines(_LEFT_OUT, counts)]))
-    return 0 if not unmatched and not counts["unreadable"] else 1
-
-
-def _name_unmatched(marks: Sequence[RolloutMark], source: str) -> None:
-    """Name the lines of marks that named nothing in SCORED."""
-    problems = Problems("lines of marks that name nothing there")
-    for mark in marks:
-        rollout = f", rollout {printable(mark.rollout)}" if mark.rollout else ""
-        place = Location(source).shown
-        problems.add(f"{place} has no group {printable(mark.group)!r}{rollout}")
-    problems.close()
-
-
-def _refuse_others(options: Options) -> None:
-    """Raise UsageError for a typed option of pairs without them."""
-    for name in _OF_PAIRS:
-        if options.as_ is None and options.rank(name) == COMMAND_LINE:
-            remedy = "add --as pairs, or leave it out"
-            raise UsageError("is for pairs", remedy, place=option_name(name))
+    return 1 if counts["unreadable"] else 0
 
 
 def _keep(options: Options) -> Keep | None:

@@ -299,7 +299,10 @@ def render_group(
     rollouts = rendered(shown, pictures, pair=pair)
     tools, own_tools = shared_tools(group, shown)
     shared = shared_prefix(rollouts)
-    context = "\n".join(rollouts[0].lines[0][:shared]) if rollouts else ""
+    context = ""
+    if shared:
+        main, *_ = rollouts[0].lines
+        context = "\n".join(main[:shared])
 
     # equal rollouts are one, unless what is not shown tells them apart
     distinct: dict[tuple[str, ...], int] = {}
@@ -434,10 +437,10 @@ def _rubric_bytes(rubric: Standards) -> int:
     """The bytes of a rubric in a request: of criteria those of the longest that one request may be about."""
     if isinstance(rubric, str):
         return len(rubric.encode())
-    sizes = sorted(
-        map(len, map(templates.stated, rubric.criteria)), reverse=True
-    )
-    return sum(sizes[:_CRITERIA]) + ENTRY_BYTES * len(sizes[:_CRITERIA]) // 4
+    stated = map(templates.stated, rubric.criteria)
+    sizes = sorted(map(len, stated), reverse=True)
+    longest = sizes[:_CRITERIA]
+    return sum(longest) + ENTRY_BYTES * len(longest) // 4
 
 
 def _reference(
@@ -678,7 +681,8 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
         count = number
     capacity = layout.bytes_within(ask.context_tokens or 0) + context
     if not even:
-        return max(capacity, 0) // (-(-number // count) + bool(layout.context))
+        most = -(-number // count)
+        return max(capacity, 0) // (most + bool(layout.context))
     sizes = [size + ENTRY_BYTES for size in layout.sizes] + [context] * count
     left = count * capacity
     for at, size in enumerate(sorted(sizes)):
@@ -728,11 +732,13 @@ def _pair(
     packing: Packing,
 ) -> tuple[Windows, Windows] | None:
     """Return the windows of two passes, from an even one on, that connect each other's windows."""
-    keys = [layout.key(ask.seed, even + at) for at in (0, 1)]
-    orders = [layout.order(ask.seed, even + at) for at in (0, 1)]
+    passes = (even, even + 1)
+    keys = [layout.key(ask.seed, pass_index) for pass_index in passes]
+    orders = [layout.order(ask.seed, pass_index) for pass_index in passes]
 
     def draw(at: int, attempt: int, item: int) -> bytes:
-        return keyed(keys[at], b"window %d" % attempt, layout.digests[item])
+        kind = b"window %d" % attempt
+        return keyed(keys[at], kind, layout.digests[item])
 
     return packing.pair(orders, count, draw)
 
@@ -961,7 +967,8 @@ def _labelled(
         label = ""
         draw = 0
         while not label or label in text or label in labels or label in taken:
-            number = int.from_bytes(keyed(key, b"%b %d" % (kind, draw), item))
+            drawn = keyed(key, b"%b %d" % (kind, draw), item)
+            number = int.from_bytes(drawn)
             # a text that holds every short label is answered with longer ones
             size = 4 + draw // 8
             draw += 1

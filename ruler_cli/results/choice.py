@@ -1,4 +1,4 @@
-"""Conditions, marks and a rule → the rollouts of each group that are taken."""
+"""Conditions and a rule → the rollouts of each group that are taken."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.paths import rollout_object
 from ruler_cli.formats.reader import Reader
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
-from ruler_cli.results.conditions import FIGURES, MARK, Condition
-from ruler_cli.results.identity import group_name, rollout_ids
-from ruler_cli.results.labels import Labels, RolloutMark
+from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.settings.suggestions import suggest_path
 from ruler_cli.types import Group, printable
 
 By = Literal["variance", "score"]
@@ -30,8 +26,6 @@ _NEEDS = {
 }
 """Ways out if no group has a figure."""
 _PLACE = "name a path below a rollout or its record"
-_SAMPLE = 5
-"""Records in which a path is looked for that is near to one that no record has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,46 +38,10 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The groups and rollouts to take: of those that `marks` name those that fulfil all `conditions`, then `keep`."""
+    """The groups and rollouts to take: those that fulfil all `conditions`, and of these what `keep` says."""
 
     conditions: Sequence[Condition] = ()
     keep: Keep | None = None
-    marks: Labels | None = None
-
-    def __post_init__(self) -> None:
-        """UsageError for a word of marks without files, and for files without such lines."""
-        if self.marks is None and self.words:
-            raise UsageError(
-                "is about the lines of a file of marks",
-                "name the file with --marks FILE",
-                place=f"--where {printable(f'{MARK}={self.words[0]}')}",
-            )
-        if self.marks is not None and not self.marked:
-            words = printable(" and ".join(self.words))
-            raise UsageError(
-                f"no line marks a group or a rollout {words}".rstrip(),
-                "lines that compare two rollouts are passed over",
-                place="--marks",
-            )
-
-    @property
-    def words(self) -> Sequence[str]:
-        """The words that a line of marks must have."""
-        return [
-            condition.value
-            for condition in self.conditions
-            if condition.name == MARK
-        ]
-
-    @property
-    def marked(self) -> Sequence[RolloutMark]:
-        """The lines of marks that have these words."""
-        lines = []
-        for marks in self.marks.marks.values() if self.marks else ():
-            for mark in marks:
-                if {*self.words} <= {mark.mark}:
-                    lines.append(mark)
-        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +71,9 @@ class Selector:
         self._choice = choice
         self._found = set[str]()
         """Paths of conditions at which there was a value."""
-        self._sample: list[Any] = []
-        self._marked = None
-        self._takes_rollouts = bool(choice.keep or choice.marks)
+        self._takes_rollouts = bool(choice.keep)
         for condition in choice.conditions:
             self._takes_rollouts |= condition.about_rollouts
-        if choice.marks is not None:
-            self._marked = MarkedRollouts(choice.marked)
 
     def open(
         self,
@@ -131,11 +85,6 @@ class Selector:
             reader, at_path=source.outcome is not None, sized=False
         )
 
-    @property
-    def unmatched(self) -> Sequence[RolloutMark]:
-        """The lines of files of marks that named nothing in INPUT."""
-        return () if self._marked is None else self._marked.left
-
     def select(self, group: Group) -> Selected | None:
         """Return what is taken of a group; None: it is left out."""
         scored = self.annotations.group(group)
@@ -143,10 +92,7 @@ class Selector:
         counts = self.counts
         keep = self._choice.keep
         conditions = self._choice.conditions
-        rollouts: Sequence[RolloutRecord] = scored.rollouts
-        if self._marked is not None:
-            rollouts = self._marked.of(group, scored)
-        rollouts = self._with_fields(group, rollouts)
+        rollouts = self._with_fields(group, scored.rollouts)
         if not all(condition.holds(scored) for condition in conditions):
             return None
         taken = []
@@ -198,12 +144,6 @@ class Selector:
             values = self.annotations.values_at(group, condition.path)
             if any(value is not None for value in values):
                 self._found.add(condition.path)
-            elif len(self._sample) < _SAMPLE:
-                record = group.records[0]
-                value = self.annotations.value(record)
-                self._sample.append(value)
-                for rollout in record.rollouts[:1]:
-                    self._sample.append(rollout_object(value, rollout))
             rollouts = [
                 rollout
                 for rollout in rollouts
@@ -235,48 +175,11 @@ class Selector:
                 condition.path not in self._found and condition.value != "null"
             )
             if counts["rollouts"] and condition.path and absent:
-                near = suggest_path(condition.path, self._sample)
                 raise UsageError(
                     f"no rollout of {name} has a value there",
-                    f"did you mean {printable(near)}?" if near else _PLACE,
+                    _PLACE,
                     place=f"--where {printable(condition.name)}",
                 )
-
-
-class MarkedRollouts:
-    """The groups and rollouts that lines of marks name."""
-
-    def __init__(self, lines: Sequence[RolloutMark]) -> None:
-        self._wanted: dict[str, set[str]] = {}
-        self._left: dict[tuple[str, ...], RolloutMark] = {}
-        for line in lines:
-            self._wanted.setdefault(line.group, set()).add(line.rollout)
-            self._left[line.about] = line
-
-    @property
-    def left(self) -> Sequence[RolloutMark]:
-        """The lines that named no group or rollout so far."""
-        return tuple(self._left.values())
-
-    def of(
-        self,
-        group: Group,
-        scored: GroupRecord,
-    ) -> Sequence[RolloutRecord]:
-        """Return the rollouts of a group that lines name; all, if one names the group."""
-        name = group_name(group.key)
-        wanted = self._wanted.get(name)
-        if not wanted:
-            return ()
-        ids = rollout_ids(group, scored)
-        for rollout_id in ("", *ids):
-            self._left.pop((name, rollout_id), None)
-        if "" in wanted:
-            return scored.rollouts
-        pairs = zip(scored.rollouts, ids, strict=True)
-        return [
-            rollout for rollout, rollout_id in pairs if rollout_id in wanted
-        ]
 
 
 def highest(

@@ -36,8 +36,6 @@ _SHARES = ("reliability", "disagreement")
 """Figures that lie from 0 to 1."""
 CRITERIA = "criteria."
 """The beginning of a condition about a criterion; its name follows."""
-MARK = "mark"
-"""The name of a condition about the lines of files of marks."""
 NAMES = (
     *_STATES,
     "mean",
@@ -59,7 +57,7 @@ class Condition:
     """A state of a group or a rollout, or the value of a field.
 
     With `ends` it is a closed range of a figure of a group, of a rollout's score or criterion, or of the number at
-    `path`. Without them a `path` has a `value`, as text. The value of the name `mark` is a word of lines of marks.
+    `path`. Without them a `path` has a `value`, as text.
     """
 
     name: str
@@ -83,7 +81,7 @@ class Condition:
 
     def holds(self, group: GroupRecord) -> bool:
         """Return whether it holds for a group; a group without the figure is in no range."""
-        if self.about_rollouts or self.name == MARK:
+        if self.about_rollouts:
             return True
         if self.ends is None:
             return _STATES[self.name](group)
@@ -168,15 +166,13 @@ def _limits(text: str) -> tuple[float, float] | None:
 
 
 def _field(text: str) -> Condition:
-    """Read a condition on a field, or on marks; UsageError if it is none, or a known name that is mistyped."""
+    """Read a condition on a field; UsageError if it is none, or a known name that is mistyped."""
     path, equals, value = text.partition("=")
     quoted = _QUOTED.fullmatch(path)
     near = None
-    if "." not in path and not quoted and path != MARK:
-        near = nearest(path, (*NAMES, MARK))
-    if path == MARK and value:
-        return Condition(MARK, value=value)
-    if path and equals and near is None and path != MARK:
+    if "." not in path and not quoted:
+        near = nearest(path, NAMES)
+    if path and equals and near is None:
         shown = quoted[1] if quoted else path
         return Condition(
             path,
@@ -184,9 +180,7 @@ def _field(text: str) -> Condition:
             shown,
             value,
         )
-    remedy = (
-        f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
-    )
+    remedy = f"the conditions are {', '.join(NAMES)} and PATH=VALUE"
     if near is not None:
         shown = f' (or "{path}" of the records)' if equals else ""
         remedy = f"did you mean {near}{shown}? {remedy}"

@@ -140,19 +140,11 @@ class Labels:
         return cls(comparisons, marks)
 
     @classmethod
-    def read(
-        cls,
-        paths: Iterable[str | Path],
-        *,
-        option: str,
-    ) -> Labels:
-        """Read files; UsageError, with the file, the line and the reason, for a line that is neither kind.
-
-        `option` is that which names the files.
-        """
+    def read(cls, paths: Iterable[str | Path]) -> Labels:
+        """Read files; UsageError, with the file, the line and the reason, for a line that is neither kind."""
         read = list[LabelLine]()
         for path in paths:
-            place = f"{option} {path}"
+            place = f"--people {path}"
             try:
                 lines = Path(path).read_bytes().removeprefix(BOM).split(b"\n")
             except OSError as error:

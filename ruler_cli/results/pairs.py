@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Literal
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import escaped
@@ -36,8 +36,6 @@ from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.record import RolloutRecord
 from ruler_cli.types import Rollout
 
-Shape = Literal["conversational", "standard"]
-"""Lists of messages, or two texts."""
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 """Roles that chat templates know."""
 _TEXTS = ("name", "tool_call_id", *THOUGHT_KEYS)
@@ -64,55 +62,42 @@ ByPrompt = dict[tuple[str, str], dict[str, WrittenRollout]]
 
 
 class PairMaker:
-    """Makes pairs of groups.
+    """Makes a pair of each group: its best rollout and its worst.
 
-    `no_pair` counts groups by the reason, `left_out` rollouts that cannot be written; `pairs` and `groups` count what
-    was made.
+    `no_pair` counts groups by the reason, `left_out` rollouts that cannot be written; `pairs` counts what was made.
     """
 
-    def __init__(
-        self,
-        gap: float,
-        most: int,
-        shape: Shape,
-        *,
-        table: bool,
-    ) -> None:
-        """Make at most so many pairs of a group.
+    def __init__(self, gap: float, *, table: bool) -> None:
+        """Make pairs whose scores differ by the gap or more.
 
         In a `table` all objects of a column have the same members, so arguments of calls are JSON text there.
         """
         self._gap = gap
-        self._most = most
-        self._shape = shape
         self._table = table
-        self.pairs = self.groups = 0
+        self.pairs = 0
         self.no_pair = Counter[str]()
         self.left_out = Counter[str]()
 
     def lines(self, selected: Selected) -> list[tuple[int, bytes]]:
-        """Return the number and the bytes of each pair of a group, the largest difference first."""
+        """Return the number and the bytes of the pair of a group, if it has one."""
         reason = self._reason(selected)
         pairs = list[Pair]()
         if not reason:
             by_prompt = self._by_prompt(selected)
-            pairs = [
-                pair for alike in by_prompt.values() for pair in self._of(alike)
-            ]
-            pairs = sorted(pairs, key=itemgetter(0), reverse=True)[: self._most]
-            several = len(by_prompt) > 1
-            reason = (
-                "prompts differ" if several else "no two that can be written"
-            )
+            for alike in by_prompt.values():
+                pair = best_and_worst(alike.values())
+                if pair[0] >= self._gap:
+                    pairs.append(pair)
+            reason = "no two that can be written"
+            if len(by_prompt) > 1:
+                reason = "prompts differ"
         if not pairs:
             self.no_pair[reason] += 1
             return []
+        self.pairs += 1
+        widest = max(pairs, key=itemgetter(0))
         name = group_name(selected.group.key)
-        lines = [self._line(pair, name) for pair in pairs]
-        numbered = [*enumerate(lines, self.pairs + 1)]
-        self.groups += 1
-        self.pairs += len(lines)
-        return numbered
+        return [(self.pairs, _line(widest, name))]
 
     def _reason(self, selected: Selected) -> str:
         """Return why a group makes no pair; empty if scores do not say so."""
@@ -123,7 +108,7 @@ class PairMaker:
             return "nothing to compare"
         if selected.scored.is_tied:
             return "tied"
-        wide = best_and_worst(scores, self._gap, 1)
+        wide = round(max(scores) - min(scores), _DIGITS) >= self._gap
         return "" if wide else "gap too small"
 
     def _by_prompt(self, selected: Selected) -> ByPrompt:
@@ -145,14 +130,6 @@ class PairMaker:
             same = by_prompt.setdefault((written.prompt, written.tools), {})
             same.setdefault(written.answer, written)
         return by_prompt
-
-    def _of(self, alike: Mapping[str, WrittenRollout]) -> Iterator[Pair]:
-        """Yield the pairs of rollouts with one prompt."""
-        written = [*alike.values()]
-        scores = [rollout.score for rollout in written]
-        for best, worst in best_and_worst(scores, self._gap, self._most):
-            gap = round(scores[best] - scores[worst], _DIGITS)
-            yield gap, written[best], written[worst]
 
     def _written(
         self,
@@ -176,8 +153,10 @@ class PairMaker:
         texts = (prompt, tools and _json(tools), answer)
         return WrittenRollout(name, scored.score, *map(_json, texts))
 
-    def _conversation(self, rollout: Rollout) -> tuple[Any, Any]:
-        """Return the prompt and the answer of a rollout: lists of messages, or texts."""
+    def _conversation(
+        self, rollout: Rollout
+    ) -> tuple[Sequence[Turn], Sequence[Turn]]:
+        """Return the prompt and the answer of a rollout."""
         begin = rollout.prompt_length
         if begin is None:
             begin = first_agent_turn(rollout.messages)
@@ -188,63 +167,38 @@ class PairMaker:
             raise UnreadableError("the agent speaks before the user")
         if not answer:
             raise UnreadableError("no turn of the agent")
-        if self._shape == "conversational":
-            return prompt, answer
-        texts = [turn["content"] for turn in turns if turn.keys() == _PLAIN]
-        roles = [turn["role"] for turn in turns]
-        if roles != ["user", "assistant"] or len(texts) < 2 or not all(texts):
-            raise UnreadableError("more than one question and one answer")
-        return texts[0], texts[1]
-
-    def _line(
-        self,
-        pair: Pair,
-        group: str,
-    ) -> bytes:
-        gap, chosen, rejected = pair
-        members = {
-            "prompt": chosen.prompt,
-            "chosen": chosen.answer,
-            "rejected": rejected.answer,
-        }
-        if self._shape == "conversational":
-            members["tools"] = chosen.tools
-        about = {
-            "score_chosen": chosen.score,
-            "score_rejected": rejected.score,
-            "gap": gap,
-            "group": group,
-            "chosen_id": chosen.id,
-            "rejected_id": rejected.id,
-        }
-        members |= {name: _json(value) for name, value in about.items()}
-        body = ", ".join(
-            f'"{name}": {value}' for name, value in members.items()
-        )
-        return escaped(f"{{{body}}}".encode())
+        return prompt, answer
 
 
-def best_and_worst(
-    scores: Sequence[float],
-    gap: float,
-    most: int,
-) -> list[tuple[int, int]]:
-    """Return indices of the best score and the worst, the second best and the second worst, and so on.
+def _line(pair: Pair, group: str) -> bytes:
+    """Write a pair as a line, with what it is made of."""
+    gap, chosen, rejected = pair
+    members = {
+        "prompt": chosen.prompt,
+        "chosen": chosen.answer,
+        "rejected": rejected.answer,
+        "tools": chosen.tools,
+    }
+    about = {
+        "score_chosen": chosen.score,
+        "score_rejected": rejected.score,
+        "gap": gap,
+        "group": group,
+        "chosen_id": chosen.id,
+        "rejected_id": rejected.id,
+    }
+    for name, value in about.items():
+        members[name] = _json(value)
+    body = ", ".join(f'"{name}": {value}' for name, value in members.items())
+    return escaped(f"{{{body}}}".encode())
 
-    They differ by the gap or more, so none comes twice; of equal scores the first counts.
-    """
-    indices = range(len(scores))
-    best = sorted(indices, key=lambda i: -scores[i])
-    worst = sorted(indices, key=lambda i: scores[i])
-    pairs = []
-    for high, low in zip(best[:most], worst[:most], strict=True):
-        if round(scores[high] - scores[low], _DIGITS) < gap:
-            break
-        pairs.append((high, low))
-    return pairs
 
-
-_PLAIN = {"role", "content"}
+def best_and_worst(rollouts: Iterable[WrittenRollout]) -> Pair:
+    """Return the best rollout and the worst, of equal scores the first, and how far they are apart."""
+    written = [*rollouts]
+    best = max(written, key=attrgetter("score"))
+    worst = min(written, key=attrgetter("score"))
+    return round(best.score - worst.score, _DIGITS), best, worst
 
 
 def _message(

@@ -190,7 +190,12 @@ class _RayRun:
         summary = Summary.of([report.summary for report in self.reports])
         return replace(summary, most_in_flight=self.most_in_flight)
 
-    async def score(self, count: int, groups: int, unreadable: int) -> None:
+    async def score(
+        self,
+        count: int,
+        groups: int,
+        unreadable: int,
+    ) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
         self.observer.started(groups)
         workers = [
@@ -200,7 +205,11 @@ class _RayRun:
         watch = partial(self._watch, groups, unreadable)
         await run_beside(watch, partial(together, workers))
 
-    async def _watch(self, groups: int, unreadable: int) -> None:
+    async def _watch(
+        self,
+        groups: int,
+        unreadable: int,
+    ) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
         allowed = self.settings.most_failures
         waits = WaitReports(self.observer)
@@ -274,7 +283,11 @@ class _RayRun:
         finally:
             self.ray.kill(worker)
 
-    async def _begin(self, worker: Any, settings: ScoreSettings) -> None:
+    async def _begin(
+        self,
+        worker: Any,
+        settings: ScoreSettings,
+    ) -> None:
         """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
         home = self.ray.get_runtime_context().get_node_id()
         keys = environment(settings.judges)
@@ -290,7 +303,11 @@ class _RayRun:
         self.ready.append(worker)
 
 
-def share_of(limits: Limits, number: int, count: int) -> Limits:
+def share_of(
+    limits: Limits,
+    number: int,
+    count: int,
+) -> Limits:
     """Return the share of limits that the worker `number` of `count` has."""
     calls = limits.concurrency
     return replace(
@@ -375,7 +392,11 @@ class Worker(Observer):
         """Let calls in flight finish and send no more."""
         self._stop_signal.stop(RulerError("stopped by the command"))
 
-    def tick(self, summary: Summary, status: Status) -> None:
+    def tick(
+        self,
+        summary: Summary,
+        status: Status,
+    ) -> None:
         """Store counts and status for the next report."""
         self._report = ShardReport(summary, status)
 
@@ -390,7 +411,9 @@ class Worker(Observer):
 
 
 def _for_worker(
-    settings: ScoreSettings, number: int, count: int
+    settings: ScoreSettings,
+    number: int,
+    count: int,
 ) -> ScoreSettings:
     """Return the settings of one of `count` workers.
 

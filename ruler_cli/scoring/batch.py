@@ -104,7 +104,9 @@ class BatchStatistics:
         return UNCORRECTED
 
     def _corrected(
-        self, how: CombineSettings, reply: PassScores
+        self,
+        how: CombineSettings,
+        reply: PassScores,
     ) -> Sequence[float]:
         """Return the scores of a request in its order, without position bias and on one scale, as `how` says.
 
@@ -212,7 +214,11 @@ class ScoreSums:
             without_outcome=outcomes[None] if checked else 0,
         )
 
-    def _pair(self, first: int, second: int) -> Pair:
+    def _pair(
+        self,
+        first: int,
+        second: int,
+    ) -> Pair:
         """Return the figures of two judges; their errors need enough rewards."""
         sums = self.figures.by_judges[first, second]
         rewarded = sums["errors"]["n"]

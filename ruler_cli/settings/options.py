@@ -168,15 +168,6 @@ class CommandSettings(Section):
             per_run=True,
         ),
     ] = None
-    marks: Annotated[
-        Paths,
-        Option(
-            "Only the groups and rollouts that a file of marks names. Repeatable.",
-            "FILE",
-            many=True,
-            per_run=True,
-        ),
-    ] = ()
     as_: Annotated[
         Literal["pairs"] | None,
         Option(
@@ -193,13 +184,6 @@ class CommandSettings(Section):
             per_run=True,
         ),
     ] = 0.2
-    per_group: Annotated[
-        int, Within(1), Option("Most pairs of a group.", "K", per_run=True)
-    ] = 1
-    shape: Annotated[
-        Literal["conversational", "standard"],
-        Option("Pairs as lists of messages, or as texts.", per_run=True),
-    ] = "conversational"
     wait: Annotated[
         bool, Option("Wait, and collect until no batch is open.")
     ] = False

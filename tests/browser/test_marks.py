@@ -93,7 +93,7 @@ def test_marks_are_saved(show: Show, run: Path, tmp_path: Path) -> None:
     for line in path.read_bytes().splitlines():
         names = {"group", "rollout", "mark", "note", "by", "at"}
         assert set(orjson.loads(line)) == names
-    marks = Labels.read([path], option="marks").marks
+    marks = Labels.read([path]).marks
     assert len(marks) == 2
     of_group = {mark.rollout: mark for mark in marks["task-2"]}
     assert of_group.pop("").mark == "reviewed"
@@ -139,7 +139,7 @@ def test_hostile_notes(show: Show, tmp_path: Path) -> None:
     view.go("#groups")
     harmless(view)
     path = saved(view, tmp_path)
-    marks = Labels.read([path], option="marks").marks
+    marks = Labels.read([path]).marks
     assert sorted(marks) == sorted(set(KEYS))
     for i, key in enumerate(dict.fromkeys(KEYS)):
         (mark,) = marks[key]
@@ -241,7 +241,7 @@ def test_files_are_merged(show: Show, run: Path, tmp_path: Path) -> None:
     )
     assert "1 mark added" in opened(view, newer)
     assert view.find("[data-rollout='1'] .m-note").inner_text() == "newer"
-    marks = Labels.read([saved(view, tmp_path)], option="marks").marks["task-2"]
+    marks = Labels.read([saved(view, tmp_path)]).marks["task-2"]
     assert {(m.by, m.mark, m.label) for m in marks} == {
         ("", "bad", 0.0),
         ("bo", "bad", 0.0),
@@ -280,13 +280,11 @@ def test_note_on_an_opened_label(show: Show, run: Path, tmp_path: Path) -> None:
     view.page.keyboard.type("half of it")
     view.page.keyboard.press("Escape")
     path = saved(view, tmp_path)
-    (mark,) = Labels.read([path], option="marks").marks["task-2"]
+    (mark,) = Labels.read([path]).marks["task-2"]
     assert (mark.note, mark.label) == ("half of it", 0.25)
     assert (mark.drawn, mark.chance) == ("random", 0.5)
     view.page.keyboard.press("b")
-    (mark,) = Labels.read([saved(view, tmp_path)], option="marks").marks[
-        "task-2"
-    ]
+    (mark,) = Labels.read([saved(view, tmp_path)]).marks["task-2"]
     assert (mark.mark, mark.label, mark.drawn) == ("bad", 0.0, "random")
 
 
@@ -348,9 +346,7 @@ def test_storage(
         assert (
             view.find(".m-group [aria-pressed=true]").inner_text() == "reviewed"
         )
-        assert Labels.read([saved(view, tmp_path)], option="marks").marks[
-            "task-2"
-        ]
+        assert Labels.read([saved(view, tmp_path)]).marks["task-2"]
         assert view.messages == []
 
 

@@ -78,7 +78,7 @@ OURS = {
     f"{S} --api-key-env sk-secret": "expects the name of a variable, and its value (not shown) is not one; put",
     f"{S} -m mine --api-base localhost:8000": "with a host; write one such as http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
-    "ledger clear --ledger in.jsonl": "give another file with --ledger PATH; a run can keep no replies",
+    "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
     "report in.jsonl --json -o a.html": "--json and a page: leave one of them out",
     "report in.jsonl --group task-17 -o a.html": "add --open to open the page at the group",
     "check in.json": "in.json: no such file; did you mean in.jsonl?",

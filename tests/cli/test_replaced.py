@@ -207,7 +207,7 @@ def test_unreadable(
 ) -> None:
     """A file that cannot be read stays, and the sentence names the way out."""
 
-    def denied(*_: Any) -> Any:
+    def denied(*_: Any, **__: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:

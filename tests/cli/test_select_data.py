@@ -10,7 +10,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from tests.conftest import Ruler, read
-from tests.results.select_values import GROUPS, dump, trajectory
+from tests.results.select_values import dump, trajectory
 
 ASKED = {"role": "user", "content": "Cancel order 17."}
 
@@ -28,49 +28,11 @@ def asked(name: str, *scores: float) -> dict[str, Any]:
     }
 
 
-def test_marks(ruler: Ruler, tmp_path: Path) -> None:
-    """Marks choose what is kept; lines that name nothing are named and end the command with 1."""
-    dump(tmp_path / "s.jsonl", GROUPS)
-    dump(tmp_path / "m.jsonl", [{"group": "a", "mark": "good"}])
-    done = ruler("select", "s.jsonl", "-", "--marks", "m.jsonl")
-    assert (done.returncode, [json.loads(done.stdout)]) == (0, GROUPS[:1])
-    other = [
-        {"group": f"g{i}\x1b", "rollout": "\u202er", "mark": "bad"}
-        for i in range(22)
-    ]
-    dump(tmp_path / "o.jsonl", other)
-    done = ruler(
-        "select",
-        "s.jsonl",
-        "o2.jsonl",
-        "--marks",
-        "m.jsonl",
-        "--marks",
-        "o.jsonl",
-    )
-    assert done.returncode == 1
-    assert (
-        "ruler: s.jsonl has no group 'g0\ufffd', rollout \ufffdr\n"
-        in done.stderr
-    )
-    assert "… and 2 more lines of marks that name nothing there" in done.stderr
-    assert done.stderr.endswith(
-        "3 of 12 rollouts kept; 22 lines of marks that named nothing there\n"
-    )
-    assert read(tmp_path / "o2.jsonl") == GROUPS[:1]
-    assert not {"\x1b", "\u202e"} & {*done.stderr}
-
-
 USAGE = {
-    "--marks none.jsonl": "--marks none.jsonl: cannot be read: no such file or directory",
-    "--marks odd.jsonl": "--marks odd.jsonl: line 1 has no `group`",
-    "--where mark=good": "name the file with --marks FILE",
     "--gap 0.1": "--gap: is for pairs; add --as pairs, or leave it out",
-    "--where live --shape standard": "--shape: is for pairs; add --as pairs",
     "--as pairs --gap 0": "'0' is not 0.001 or more",
     "--as pairs --gap nan": "--gap",
     "--as pairs --gap 2": "--gap",
-    "--as pairs --per-group 0": "--per-group",
     "--as judge": "--as: 'judge' is not 'pairs'",
     "--where metadata.answr=1": "no rollout of s.jsonl has a value there",
     "--where relibility=0.5..": 'did you mean reliability (or "relibility" of the records)?',
@@ -81,16 +43,12 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
     """Bad usage is one sentence with the way out, and nothing is written."""
     groups = [asked(name, 0.1, 0.9) for name in "abcd"]
     dump(tmp_path / "s.jsonl", groups)
-    dump(tmp_path / "odd.jsonl", [{"mark": "x"}])
     for args, message in USAGE.items():
         done = ruler("select", "s.jsonl", "out.jsonl", *args.split())
         assert (done.returncode, done.stdout) == (2, ""), (args, done.stderr)
         assert message in done.stderr, args
         assert "Traceback" not in done.stderr
-        assert {path.name for path in tmp_path.iterdir()} == {
-            "s.jsonl",
-            "odd.jsonl",
-        }
+        assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
 def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
@@ -101,12 +59,10 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         asked("c", 0.3, 0.3),
     ]
     dump(tmp_path / "s.jsonl", groups)
-    done = ruler(
-        "select", "s.jsonl", "p.jsonl", "--as", "pairs", "--per-group", 2
-    )
+    done = ruler("select", "s.jsonl", "p.jsonl", "--as", "pairs")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines()[1:] == [
-        "ruler: pairs written: 1, from 1 of 3 groups; groups without a pair: gap too small 1, tied 1"
+        "ruler: pairs written: 1, from 3 groups; groups without a pair: gap too small 1, tied 1"
     ]
     (pair,) = read(tmp_path / "p.jsonl")
     assert pair["prompt"] == [ASKED]
@@ -115,9 +71,7 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         "a 0",
     )
     for name in ("p.json", "p.parquet", "p.jsonl.gz"):
-        made = ruler(
-            "select", "s.jsonl", name, "--as", "pairs", "--per-group", 2
-        )
+        made = ruler("select", "s.jsonl", name, "--as", "pairs")
         assert made.returncode == 0, made.stderr
     assert json.loads((tmp_path / "p.json").read_text()) == [pair]
     table = pyarrow.parquet.read_table(tmp_path / "p.parquet").to_pylist()
@@ -131,12 +85,9 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         "pairs",
         "--gap",
         0.05,
-        "--per-group",
-        2,
     )
     assert [json.loads(line)["gap"] for line in some.stdout.splitlines()] == [
         0.8,
-        0.05,
         0.1,
     ]
     in_place = ruler("select", "s.jsonl", "s.jsonl", "--as", "pairs")
@@ -150,12 +101,10 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
 def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
     """A selection can be made pairs of; lines that cannot be read end the command with 1."""
     text = json.dumps(asked("a", 0.1, 0.9)) + "\n"
-    done = ruler(
-        "select", "-", "-", "--as", "pairs", "--shape", "standard", stdin=text
-    )
+    done = ruler("select", "-", "-", "--as", "pairs", stdin=text)
     assert done.returncode == 0
     (line,) = done.stdout.splitlines()
-    assert json.loads(line)["prompt"] == ASKED["content"]
+    assert json.loads(line)["prompt"] == [ASKED]
     done = ruler(
         "select", "-", "p.parquet", "--as", "pairs", stdin="{bad\n" + text
     )
@@ -166,7 +115,7 @@ def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert (
         none.returncode,
-        "pairs written: 0, from 0 of 1 group" in none.stderr,
+        "pairs written: 0, from 1 group" in none.stderr,
     ) == (
         0,
         True,

@@ -16,7 +16,7 @@ from ruler_cli.formats.format import Format
 from ruler_cli.formats.input import open_input
 from ruler_cli.formats.keys import ID_KEYS
 from ruler_cli.formats.table import FORMATS
-from ruler_cli.results.conditions import MARK, NAMES
+from ruler_cli.results.conditions import NAMES
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace
@@ -269,7 +269,7 @@ def check_conditions(report: Report) -> None:
     documented = [
         span.partition("=")[0] for row in rows for span in code(row[0])
     ]
-    if set(documented) != {*NAMES, MARK, "PATH"}:
+    if set(documented) != {*NAMES, "PATH"}:
         report.wrong.append(
             f"docs/select.md: --where takes {', '.join(NAMES)}; its table has {', '.join(documented)}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.results.choice import Choice
-from ruler_cli.results.pairs import PairMaker, Shape
+from ruler_cli.results.pairs import PairMaker
 from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
 from tests.conftest import read
@@ -63,11 +63,11 @@ def group(name: str, *, calls: bool) -> dict[str, Any]:
     }
 
 
-def pairs(tmp_path: Path, name: str, shape: Shape, *, calls: bool) -> Path:
+def pairs(tmp_path: Path, name: str, *, calls: bool) -> Path:
     """Write the pairs of some groups, of which every second one has calls if asked."""
     groups = [group(str(i), calls=calls and i % 2 == 0) for i in range(6)]
     source = dump(tmp_path / "scored.jsonl", groups)
-    maker = PairMaker(0.2, 1, shape, table=name.endswith(".parquet"))
+    maker = PairMaker(0.2, table=name.endswith(".parquet"))
     select(
         InputSettings(str(source)),
         str(tmp_path / name),
@@ -128,7 +128,7 @@ def texts(trainer: Any) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.json", "pairs.parquet"])
 def test_conversations(name: str, tmp_path: Path) -> None:
     """Messages are loaded as they were written, and a trainer renders prompt, chosen and rejected of each."""
-    path = pairs(tmp_path, name, "conversational", calls=False)
+    path = pairs(tmp_path, name, calls=False)
     dataset = loaded(path, tmp_path)
     assert [row["chosen"] for row in dataset] == [
         [{"role": "assistant", "content": f"Done: {i}"}] for i in range(6)
@@ -146,7 +146,7 @@ def test_conversations(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.json"])
 def test_calls(name: str, tmp_path: Path) -> None:
     """Calls come with the arguments that each had and no others, and tools with their own pairs only."""
-    path = pairs(tmp_path, name, "conversational", calls=True)
+    path = pairs(tmp_path, name, calls=True)
     dataset = loaded(path, tmp_path)
     written = read(path) if name.endswith("l") else json.loads(path.read_text())
     assert [row["chosen"] for row in dataset] == [

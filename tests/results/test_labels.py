@@ -31,7 +31,7 @@ def written(folder: Path, *lines: Any) -> Path:
 
 def read(folder: Path, *lines: Any) -> Labels:
     """The lines of a file of labels."""
-    return Labels.read([written(folder, *lines)], option="--people")
+    return Labels.read([written(folder, *lines)])
 
 
 def test_last_line_counts(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
         parse_line(orjson.dumps(line))
     path = written(tmp_path, MARK, line)
     with pytest.raises(UsageError, match="line 2") as caught:
-        Labels.read([path], option="--people")
+        Labels.read([path])
     assert reason in str(caught.value)
 
 
@@ -136,7 +136,7 @@ def test_windows_file(tmp_path: Path) -> None:
     path.write_bytes(
         b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
     )
-    labels = Labels.read([path], option="--people")
+    labels = Labels.read([path])
     assert (len(labels.comparisons), len(labels.marks["g"])) == (1, 1)
 
 

@@ -125,8 +125,6 @@ def test_endings(tmp_path: Path) -> None:
 WAYS = {
     "relability": "is not a condition; did you mean reliability? the conditions are live",
     "relability=0.7..": 'did you mean reliability (or "relability" of the records)?',
-    "marks=good": "did you mean mark ",
-    "mark=": "is not a condition; the conditions are live",
     "=x": "is not a condition; the conditions are live",
     "error=timeout": 'a field of this name stands in quotes, "score"=VALUE',
     "kettle": "disagreement, mean, reliability, score, criteria.NAME, truncated",

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.results.choice import Choice, Selector
-from ruler_cli.results.conditions import parse_condition
-from ruler_cli.results.identity import group_name, rollout_ids
-from ruler_cli.results.labels import Labels
-from ruler_cli.results.select import select
-from ruler_cli.settings.models import InputSettings
 from tests.conftest import read
 from tests.results.select_values import (
     annotation,
     dump,
     grouped,
     lines,
-    read_groups,
     selected,
 )
 from tests.results.test_select import ids
@@ -100,11 +92,11 @@ def test_fields_of_lines(tmp_path: Path) -> None:
 
 
 def test_missing_field(tmp_path: Path) -> None:
-    """A path that no record has is refused with a near one; a value that none has is no error."""
+    """A path that no record has is refused; a value that none has is no error."""
     source = dump(tmp_path / "in.jsonl", GROUPS)
     for where, message in {
-        "metadata.sead=1": "no rollout of .* has a value there; did you mean metadata.seed",
-        "modle=m1": "did you mean model",
+        "metadata.sead=1": "no rollout of .* has a value there",
+        "modle=m1": "name a path below",
         "kettle.pot=1": "name a path below a rollout or its record",
         "kettle=1..2": "--where kettle",
     }.items():
@@ -118,80 +110,3 @@ def test_missing_field(tmp_path: Path) -> None:
         selected(source, tmp_path / "out.jsonl", "kettle=null")["kept groups"]
         == 3
     )
-
-
-def marked(
-    folder: Path, marks: list[dict[str, Any]], *where: str, groups: Any = GROUPS
-) -> Selector:
-    """Select by marks."""
-    source = dump(folder / "in.jsonl", groups)
-    files = Labels.read([dump(folder / "marks.jsonl", marks)], option="marks")
-    return select(
-        InputSettings(str(source)),
-        str(folder / "out.jsonl"),
-        Choice([*map(parse_condition, where)], marks=files),
-        on_open=lambda _: None,
-        on_problem=lambda _: None,
-    )
-
-
-def names(folder: Path) -> dict[str, str]:
-    """Return the id of each rollout of GROUPS by its name."""
-    source = dump(folder / "in.jsonl", GROUPS)
-    return {
-        trajectory["id"]: name
-        for (group, scored), record in zip(
-            read_groups(source), GROUPS, strict=True
-        )
-        for trajectory, name in zip(
-            record["trajectories"], rollout_ids(group, scored), strict=True
-        )
-    }
-
-
-def test_marks(tmp_path: Path) -> None:
-    """A line without a rollout keeps its group, lines with rollouts keep these, and a word keeps its lines."""
-    mine = names(tmp_path)
-    marks: list[dict[str, Any]] = [
-        {"group": "a", "rollout": mine["a1"], "mark": "good", "by": "ana"},
-        {"group": "b", "mark": "reviewed"},
-        {"group": "c", "rollout": mine["c0"], "mark": "bad", "by": "bo"},
-        {
-            "group": "c",
-            "left": mine["c0"],
-            "right": mine["c1"],
-            "choice": "left",
-        },
-    ]
-    for where, kept in {
-        "": "a1 b0 b1 c0",
-        "mark=good": "a1",
-        "mark=reviewed": "b0 b1",
-        "score=0.25..": "a1 b1 c0",
-        "mark=bad model=m1": "",
-    }.items():
-        chosen = marked(tmp_path, marks, *where.split())
-        assert ids(tmp_path / "out.jsonl") == kept.split(), where
-        assert chosen.unmatched == ()
-    both = [*marks, {"group": "a", "mark": "good", "by": "bo"}]
-    marked(tmp_path, both, "mark=good")
-    assert ids(tmp_path / "out.jsonl") == ["a0", "a1"]
-
-
-def test_hostile_keys(tmp_path: Path) -> None:
-    """A group of any key is found by the name that it has in a file of marks."""
-    keys = [
-        "</script>",
-        "\u202ekey",
-        "k" * 5000,
-        "a\nb",
-        "__proto__",
-        "\ud800",
-        "",
-    ]
-    groups = [grouped(key, 0.1, 0.9) | {"n": i} for i, key in enumerate(keys)]
-    marks = [{"group": group_name(key), "mark": "x"} for key in keys]
-    for number, mark in enumerate(marks):
-        chosen = marked(tmp_path, [mark], groups=groups)
-        assert [row["n"] for row in read(tmp_path / "out.jsonl")] == [number]
-        assert chosen.unmatched == ()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.results.choice import Choice
-from ruler_cli.results.pairs import PairMaker, Shape
+from ruler_cli.results.pairs import PairMaker
 from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
 from tests.results.select_values import dump, grouped, trajectory
@@ -27,13 +27,11 @@ def made(
     records: list[Any],
     *,
     gap: float = 0.2,
-    most: int = 1,
-    shape: Shape = "conversational",
     table: bool = False,
 ) -> tuple[list[dict[str, Any]], PairMaker]:
     """Make the pairs of a scored file; return them with their maker."""
     source = dump(folder / "scored.jsonl", records)
-    maker = PairMaker(gap, most, shape, table=table)
+    maker = PairMaker(gap, table=table)
     select(
         InputSettings(str(source)),
         str(folder / "pairs.jsonl"),
@@ -70,14 +68,13 @@ files = st.lists(
 )
 
 
-@given(files, st.sampled_from([0.05, 0.1, 0.2, 0.5, 1.0]), st.integers(1, 4))
+@given(files, st.sampled_from([0.05, 0.1, 0.2, 0.5, 1.0]))
 def test_every_pair(
     tmp_path_factory: pytest.TempPathFactory,
     groups: list[tuple[list[float | None], bool]],
     gap: float,
-    most: int,
 ) -> None:
-    """A pair is of one group that is not tied, as far apart as the gap; each rollout stands in one at most."""
+    """A pair is of one group that is not tied, as far apart as the gap; a group has one at most."""
     records = [
         grouped(f"g{i}", *row, tied=tied)
         for i, (row, tied) in enumerate(groups)
@@ -92,28 +89,25 @@ def test_every_pair(
     if not annotated:
         return
     folder = tmp_path_factory.mktemp("pairs")
-    pairs, maker = made(folder, records, gap=gap, most=most)
+    pairs, maker = made(folder, records, gap=gap)
     names = {
         (t["id"]): t["ruler"].get("score")
         for g in records
         for t in g["trajectories"]
     }
-    used = []
     for pair in pairs:
         both = [pair[side][0]["content"] for side in ("chosen", "rejected")]
-        used += both
         index = int(pair["group"][1:])
         assert all(name.startswith(pair["group"]) for name in both)
         mine = [pair["score_chosen"], pair["score_rejected"]]
         assert mine == pytest.approx([names[name] for name in both], abs=1e-9)
         assert not groups[index][1]
         assert pair["gap"] >= gap
-    assert len(used) == len({*used})
     for i, (row, tied) in enumerate(groups):
         expected = [round(score, 9) for score in row if score is not None]
         mine = [pair for pair in pairs if pair["group"] == f"g{i}"]
-        assert len(mine) <= most
-        # a group that has a pair gets one, and the widest first
+        assert len(mine) <= 1
+        # a group that has a pair gets the widest
         if (
             expected
             and not tied
@@ -122,12 +116,9 @@ def test_every_pair(
             assert mine[0]["gap"] == pytest.approx(
                 max(expected) - min(expected)
             )
-            assert [entry["gap"] for entry in mine] == sorted(
-                (entry["gap"] for entry in mine), reverse=True
-            )
         else:
             assert not mine
-    assert sum(maker.no_pair.values()) + maker.groups == len(groups)
+    assert sum(maker.no_pair.values()) + maker.pairs == len(groups)
 
 
 ANSWER: dict[str, Any] = {"role": "assistant", "content": "x"}
@@ -265,33 +256,6 @@ def test_arguments(tmp_path: Path) -> None:
             )
             (kept,) = pair["chosen"][0]["tool_calls"]
             assert kept["function"]["arguments"] == wanted
-
-
-def test_texts(tmp_path: Path) -> None:
-    """The standard shape has one question and one answer as texts, and nothing else can be written so."""
-    (pair,), _ = made(
-        tmp_path, [of(spoken("a"), spoken("b", 0.1))], shape="standard"
-    )
-    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == (
-        ASKED["content"],
-        "a",
-        "b",
-    )
-    assert "tools" not in pair
-    answer = spoken("a")["messages"]
-    for talk in (
-        [{"role": "system", "content": "Rules."}, *answer],
-        [*answer, ASKED],
-        [ASKED, ANSWER | {"reasoning": "hm"}],
-        [ASKED, ANSWER | {"content": None, "tool_calls": [CALL]}],
-        [{"role": "user", "content": ""}, ANSWER],
-    ):
-        group = of({**trajectory(0.9), "messages": talk}, spoken("b", 0.1))
-        pairs, maker = made(tmp_path, [group], shape="standard")
-        assert pairs == []
-        assert dict(maker.left_out) == {
-            "more than one question and one answer": 1
-        }
 
 
 HOSTILE = (

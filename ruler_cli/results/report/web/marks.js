@@ -597,7 +597,7 @@ const marks = (() => {
         <input ref=${picker} type="file" hidden multiple accept=".jsonl,.json,.txt" aria-label="Files of marks" onChange=${onChange} /></p>
       <div role="status">${state.about === null && state.message}</div>
       <p class="muted">A file is merged with these: of a person's marks on one thing the latest counts.
-        ${" "}<code>ruler select --marks</code> and <code>ruler agree --people</code> read it.</p>
+        ${" "}<code>ruler agree --people</code> reads it: good is the label 1, bad the label 0.</p>
       <form method="dialog"><button>Close</button></form>
     </dialog>`;
   }

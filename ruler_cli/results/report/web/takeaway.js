@@ -1,12 +1,12 @@
 "use strict";
-// The groups of the table as they are filtered → a file of JSON lines, and the command that selects them.
+// The groups of the table as they are filtered → a file of JSON lines, and the command that selects them if there is one.
 
 const LIST = "list.jsonl";
 const SELECTED = "selected.jsonl";
 const ROUNDED = 1e-8; // figures of the page are rounded to nine decimals: a nearer end of a range may part them otherwise
 
-/** A line for each group, as files of marks have it. */
-const linesOf = (rows, order) => order.map((i) => `${JSON.stringify({ group: rows.key[i], rollout: "", mark: "listed" })}\n`).join("");
+/** A line for each group, with its key. */
+const linesOf = (rows, order) => order.map((i) => `${JSON.stringify({ group: rows.key[i] })}\n`).join("");
 
 /** States of a group, and what `ruler select` calls the same. */
 const STATES = { live: ["live"], tied: ["tied"], failed: ["failed"], scored: ["scored"], disputed: ["disagreement", "disagreement=0.25.."] };
@@ -31,12 +31,11 @@ function conditionsOfSelect({ rows, figures }, conditions) {
   return found.length && !found.includes(null) ? found : null;
 }
 
-/** The command that selects the groups of the table, and whether it reads the list. */
+/** The command that selects the groups of the table; null if `ruler select` has no such conditions. */
 function selectCommand(data, conditions) {
   const source = [data.sources ?? data.source].flat()[0];
-  const found = conditionsOfSelect(data, conditions);
-  const rest = found ? found.map((one) => `--where ${turns.shellWord(one)}`).join(" ") : `--marks ${LIST}`;
-  return { command: `ruler select ${turns.shellWord(source.startsWith("-") ? `./${source}` : source)} ${SELECTED} ${rest}`, reads: !found };
+  const rest = conditionsOfSelect(data, conditions)?.map((one) => `--where ${turns.shellWord(one)}`).join(" ");
+  return rest ? `ruler select ${turns.shellWord(source.startsWith("-") ? `./${source}` : source)} ${SELECTED} ${rest}` : null;
 }
 
 /** A command with a button that copies it, or marks it if the browser lends no clipboard. */
@@ -56,26 +55,17 @@ function Command({ text }) {
   return html`<code ref=${shown}>${text}</code> <button type="button" onClick=${copy}>Copy command</button> <span role="status">${state}</span>`;
 }
 
-/** How many groups of the file a list would take besides, as they have the key of one in it. */
-function alsoTaken(rows, order) {
-  const listed = new Set(order);
-  const keys = new Set(order.map((i) => rows.key[i]));
-  return [...keys].reduce((n, key) => n + rowsByKey(rows).get(key).filter((i) => !listed.has(i)).length, 0);
-}
-
 /** The export of the list: folded, under the search. */
 function TakeAway({ data, conditions, order }) {
   const [open, setOpen] = lib.useState(false);
   const { rows } = data;
   const inside = () => {
-    const { command, reads } = selectCommand(data, conditions);
-    const more = reads ? alsoTaken(rows, order) : 0;
+    const command = selectCommand(data, conditions);
     return html`<div class="take">
       <p><button type="button" disabled=${!order.length} onClick=${() => download(linesOf(rows, order), LIST)}>Save ${LIST}</button>
         ${" "}${many(order.length, "group")}, a JSON line each.</p>
-      <p><${Command} text=${command} /></p>
-      <p class="muted">${reads ? `It reads ${LIST}: save it beside the file first.` : "It selects the same groups without the list."}
-        ${more > 0 && ` ${many(more, "other group")} with the key of one in the list would be taken, too.`}</p>
+      ${command && html`<p><${Command} text=${command} /></p>
+      <p class="muted">It selects the same groups without the list.</p>`}
     </div>`;
   };
   return html`<details class="add" id="take" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
