@@ -128,12 +128,6 @@ async def score(
     summary, stopped = session.finish()
     if source is not None:
         source.report(observer, end=True)
-        # a framework whose own reader cannot read a reward that is null
-        name = source.reader.format.refuses_null if source.reader else ""
-        if name and summary.failed and settings.on_failure == "null":
-            observer.warn(
-                f"{name} cannot read null rewards; --on-failure drop leaves them out"
-            )
     return RunResult(summary, stopped, whole)
 
 
