@@ -56,9 +56,8 @@ OURS = {
     f"{S} -m --zebra": "judge --zebra: no such provider or model; ",
     f"{S} -p temperature:0.2": "-p: 'temperature:0.2' is not KEY=VALUE; e.g. -p temperature=0.2",
     f"{S} --price 1": "--price: '1' is not USD per million",
-    f"{S} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
+    f"{S} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; check the path",
     f"{S} --rubric name.md": "--rubric name.md: looks like a file name; write @name.md",
-    f"{S} --rubric rubic.txt": "--rubric rubic.txt: looks like a file name; did you mean @rubric.txt?",
     f"{S} --rubric rubrics/strict": "--rubric rubrics/strict: looks like a file name",
     f"{S} --rubric @": "--rubric @: cannot be read",
     f"{S} --rubric @binary": "--rubric @binary: is not text in UTF-8; save it as UTF-8",
@@ -67,7 +66,7 @@ OURS = {
     f"{S} --config .": ".: cannot be read: Is a directory",
     f"{S} --rubric rubric.txt": "--rubric rubric.txt: looks like a file name; write @rubric.txt",
     f"{S} -m offline --format artt": "--format artt: no such format; did you mean art?",
-    f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; did you mean ",
+    f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; their keys: ",
     f"{S} -m offlin": "judge offlin: no such provider or model; did you mean `offline`? ",
     f"{S} -m a,b": "judge a,b: no such provider or model; ",
     f"{S} -m http://h/v1": "or use --api-base for an endpoint of your own",
@@ -81,7 +80,6 @@ OURS = {
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
     "report in.jsonl --json -o a.html": "--json and a page: leave one of them out",
     "report in.jsonl --group task-17 -o a.html": "add --open to open the page at the group",
-    "check in.json": "in.json: no such file; did you mean in.jsonl?",
     "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
 }
 """Mistakes that the commands report."""
