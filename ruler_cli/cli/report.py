@@ -58,7 +58,7 @@ def command(
 ) -> int:
     """Show a scored file on the terminal, as JSON, or as a page.
 
-    One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
+    One file: the figures of the run, with its worst groups. Two files of the same
     input: both judges side by side, and the groups that they disagree on most. Three or more: the steps of a
     training, and what drifts over them. With --group: one group in full. With --label: a page that
     hands out what people say as labels.jsonl, for `ruler agree SCORED --people labels.jsonl`. NO_COLOR

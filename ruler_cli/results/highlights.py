@@ -137,9 +137,10 @@ class Shortlist:
     """The groups of a file, the worst first, and the few that a page names.
 
     Worst: the first failed group of each kind, but not one that the run did not reach; then those with most
-    rollouts that address the judge; then tied ones although labels differ; then those whose reliability is
-    below UNRELIABLE, the lowest first; then the other failed ones. Without a reliability the largest spread
-    over passes counts, from UNSTEADY on. All others follow, those with most pairs against their labels first.
+    rollouts that address the judge; then those that contradict their labels, with most pairs against them
+    first; then tied ones although labels differ; then those whose reliability is below UNRELIABLE, the lowest
+    first; then the other failed ones. Without a reliability the largest spread over passes counts, from
+    UNSTEADY on. All others follow, those with most pairs against their labels first.
     """
 
     def __init__(self) -> None:
@@ -166,9 +167,11 @@ class Shortlist:
         elif tied:
             doubt = 1.0
         doubted = doubt if tied or unsure else 0.0
+        disputed = pairs.against if "disagrees" in because_of else 0.0
         rank = (
             new_kind,
             suspects,
+            disputed,
             tied,
             doubted,
             asked,
@@ -181,11 +184,11 @@ class Shortlist:
         holding = {
             f"failed: {group.kind}": asked,
             "suspect": suspects > 0,
+            against: disputed > 0,
             "tied, rewards differ": tied,
             words: unsure and not tied,
-            against: "disagrees" in because_of,
         }
-        why = ", ".join(word for word, holds in holding.items() if holds)
+        why = "; ".join(word for word, holds in holding.items() if holds)
         self._worst.add(rank, Highlight(group, self._number, why))
         return rank
 

@@ -104,12 +104,12 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     }  # fmt: skip
     assert [t["group"]["key"] for t in report["worst"]] == [
         "lost",
-        "same",
         "g0",
         "g6",
         "g12",
         "g18",
         "g24",
+        "same",
     ]
 
 

@@ -22,7 +22,7 @@ def named(
 
 
 def test_worst() -> None:
-    """A failed group of each kind stands first, then suspects, ties, unreliable ones, other failures."""
+    """A failed group of each kind stands first, then suspects, disputes, ties, unreliable ones, other failures."""
     groups = (
         named("fine", [0.1, 0.9], reliability=1.0),
         named("shaky", [0.4, 0.5], reliability=0.3),
@@ -43,8 +43,8 @@ def test_worst() -> None:
         ("lost", "failed: reply", 5),
         ("refused", "failed: refused", 7),
         ("suspect", "suspect", 4),
+        ("against", "1 of 1 pairs against rewards", 10),
         ("tied", "tied, rewards differ", 3),
         ("shaky", "reliability 0.30", 2),
         ("lost too", "failed: reply", 6),
-        ("against", "1 of 1 pairs against rewards", 10),
     ]

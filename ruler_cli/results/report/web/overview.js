@@ -175,7 +175,7 @@ function Worst({ data }) {
   const more = ["failed", "unreliable", "disputed"].filter((word) => counts.get(word));
   const dotted = worst.some((entry) => entry.group.scores.some((score) => score !== null));
   return html`<div class="shortlists">
-    <${Shortlist} id="worst" title="Groups, the worst first" note="Failed, suspect, tied though rewards differ, unreliable, against their rewards."
+    <${Shortlist} id="worst" title="Groups, the worst first" note="Failed, suspect, against their rewards, tied though rewards differ, unreliable."
       entries=${worst} data=${data} more=${more} />
   </div>
   ${dotted && html`<${StripLegend} data=${data} />`}`;
