@@ -217,6 +217,7 @@ class FileSource:
     ) -> None:
         """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
+        self._reader = source.reader
         if groups is None:
             groups = held_groups(session.settings, source, session.observer)
         self._pull = (threaded if source.waits else inline)(groups)
@@ -230,6 +231,17 @@ class FileSource:
         ) as error:  # calls in flight are paid for and may finish
             self._stop_signal.stop(error)
             return None
+
+    def restored(self, group: Group) -> Group | None:
+        """Return a group with its messages, which stand in the bytes of its records."""
+        assert self._reader is not None  # noqa: S101 - it read the group
+        records = list[Record]()
+        for record in group.records:
+            # of a line of several groups the last alone has the bytes
+            if not record.line.raw:
+                return None
+            records.append(self._reader.read(record.line)[record.part])
+        return Group(group.key, tuple(records))
 
 
 class Annotations:
