@@ -935,16 +935,12 @@ class Length:
 class Pair:
     """Two judges that scored the same rollouts.
 
-    `correlation` is that of their scores within groups, over `rollouts`. `errors` is that of the residuals
-    once the original reward is taken out of both, over the `rewarded` rollouts that have one: no panel
-    corrects errors that its judges share. Each is None if there are too few rollouts.
+    `correlation` is that of their scores within groups, over `rollouts`; None if there are too few.
     """
 
     judges: tuple[str, str]
     correlation: float | None
     rollouts: int
-    errors: float | None
-    rewarded: int
 
 
 @value

@@ -134,7 +134,6 @@ class PromptLayout:
     left_out: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
-    model: str = ""
     numbered: bool = False
 
     def order(self, seed: int, pass_index: int) -> list[int]:
@@ -219,11 +218,11 @@ class PromptLayout:
     @property
     def context_size(self) -> int:
         """Bytes of the context."""
-        return size_of(self.context, self.pictures, self.model)
+        return size_of(self.context, self.pictures)
 
     @property
     def _frame(self) -> int:
-        reference = size_of(self.reference, self.pictures, self.model)
+        reference = size_of(self.reference, self.pictures)
         size = self.context_size + len(self.tools.encode()) + reference
         return size + _rubric_bytes(self.rubric)
 
@@ -253,7 +252,7 @@ class RenderedGroup:
             less = self.rollouts[at].shortened(keep)
             text = less.text(self.shared, tools=self.own_tools)
             text = with_last(text, self.most_pictures)
-            size = size_of(text, before.pictures, before.model)
+            size = size_of(text, before.pictures)
             if size < sizes[at]:
                 texts[at] = text
                 sizes[at] = size
@@ -370,7 +369,6 @@ def _with_pictures(
 ) -> PromptLayout:
     """Return a layout of whole texts with the pictures that are shown of them."""
     most = ask.shown_pictures
-    model = ask.judge_model
     context = with_shared(layout.context, most)
     texts = tuple([with_last(text, most) for text in layout.distinct])
     whole = count_marks(layout.context, *layout.distinct)
@@ -378,11 +376,10 @@ def _with_pictures(
         layout,
         context=context,
         distinct=texts,
-        sizes=tuple([size_of(text, pictures, model) for text in texts]),
+        sizes=tuple([size_of(text, pictures) for text in texts]),
         pictures=pictures,
         left_out=whole - count_marks(context, *texts),
         twins=_twins(texts, layout),
-        model=model,
     )
 
 
@@ -821,7 +818,7 @@ def write_prompt(
         shared=len(shared),
         shown=labels,
         pictures=pictures,
-        picture_tokens=tokens_of_pictures(pictures, ask),
+        picture_tokens=tokens_of_pictures(pictures),
         keyed_system=system(keyed=True),
     )
 
