@@ -200,20 +200,15 @@ def _beside(message: Mapping[str, Any]) -> str:
 
 
 def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
-    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
+    """Return the likely first tokens of a choice; () without any.
 
     The one that was drawn comes first. Two tokens may be written alike.
     """
     listed: list[tuple[Any, Any]] = []
     with suppress(AttributeError, TypeError, LookupError):
-        if content := logprobs.get("content"):
-            first = content[0]
-            for entry in (first, *(first.get("top_logprobs") or ())):
-                listed.append((entry.get("token"), entry.get("logprob")))
-        elif tokens := logprobs.get("tokens"):
-            listed.append((tokens[0], logprobs["token_logprobs"][0]))
-            top = logprobs.get("top_logprobs") or [{}]
-            listed += (top[0] or {}).items()
+        first = logprobs["content"][0]
+        for entry in (first, *(first.get("top_logprobs") or ())):
+            listed.append((entry.get("token"), entry.get("logprob")))
     likely: list[tuple[str, float]] = []
     for token, logprob in listed:
         if isinstance(token, str) and type(logprob) in (int, float):
