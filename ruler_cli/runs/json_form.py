@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, TypeVar, cast
@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 import orjson
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse_value
+from ruler_cli.files.splice import NewMembers, edited, inner_object
 
 G = TypeVar("G")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -95,7 +97,10 @@ def member_at(path: str, value: Any) -> Any:
 
 
 def with_members(value: G, changes: Mapping[str, Any]) -> G:
-    """Return a shallow copy with other members; an object gets only those that its kind has."""
+    """Return a shallow copy with other members; an object gets only those that its kind has.
+
+    It raises what the kind of the object raises, if that allows no change.
+    """
     if isinstance(value, Mapping):
         # a copy of others may share items
         if isinstance(value, dict) or hasattr(type(value), "__copy__"):
@@ -110,9 +115,9 @@ def with_members(value: G, changes: Mapping[str, Any]) -> G:
             continue
         try:
             setattr(copied, name, changed)
-        except Exception:  # noqa: BLE001 - it is frozen, or has no such member
+        except Exception:
             if hasattr(value, name):
-                object.__setattr__(copied, name, changed)
+                raise
     return copied
 
 
@@ -124,3 +129,39 @@ def snapshot(value: G, changes: Mapping[str, Any]) -> G:
         kind = type(value).__name__
         reason = f"no copy of this {kind} can be annotated ({error})"
         raise UnreadableError(f"{reason}; give a dict") from error
+
+
+def with_changes(value: Any, changes: NewMembers) -> Any:
+    """Return a copy of a value with new members, as bytes of JSON are given them; what has no members stays."""
+    if isinstance(value, str):
+        # the trajectory once more, as JSON text
+        text = inner_object(dump(value))
+        return edited(text, changes) if text else value
+    new = dict[str, Any]()
+    if isinstance(value, list):
+        items = value.copy()
+        for i, item in enumerate(items):
+            change = changes.get(str(i))
+            if change is not None:
+                items[i] = _changed(item, change)
+        return items
+    for name, change in changes.items():
+        if change is not None:
+            new[name] = _changed(member(value, name), change)
+    copied: Any = with_members(value, new)
+    for name in changes.keys() - new.keys():
+        if isinstance(copied, MutableMapping):
+            copied.pop(name, None)
+    return copied
+
+
+def _changed(value: Any, change: NewMembers | bytes) -> Any:
+    """Return what stands for a member after a change; a value of a kind of its own becomes what JSON has for it."""
+    if isinstance(change, bytes):
+        return parse_value(change)
+    if not isinstance(value, Mapping | list | str):
+        try:
+            value = plain(value, "")
+        except UnreadableError:
+            return value
+    return with_changes({} if value is None else value, change)
