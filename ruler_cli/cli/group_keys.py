@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from urllib.parse import quote
-
 from ruler_cli.cli.safe_text import parse_key, printable_key
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import nearest
-
-if TYPE_CHECKING:
-    from ruler_cli.results.compare import LeftOutGroup
 
 COMPARED, LONGEST = 10_000, 200
 """Keys compared for a suggestion, and characters of a key that count."""
 SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
-_IN_ADDRESS = "!*'()~"
-"""Characters that a page, too, leaves as they are in its address."""
 
 
 class KeySearch:
@@ -32,7 +23,7 @@ class KeySearch:
         self.name, self._key = name, key
         self._text = "" if key is None else parse_key(key)
         self._keys: list[str] = []
-        self._matched: str | None = None
+        self._matched = False
 
     def matches(self, key: str) -> bool:
         """True for a group with the key as it is, as ruler prints it, or as a page shortens it."""
@@ -40,18 +31,15 @@ class KeySearch:
             return False
         matched = self._is(key)
         if matched:
-            self._matched = self._matched or key
+            self._matched = True
         elif len(self._keys) < COMPARED:
             self._keys.append(key)
         return matched
 
-    def refuse_unknown(self, left_out: Sequence[LeftOutGroup] = ()) -> None:
-        """Raise UsageError if there is a key and no group matched; it may be one that is `left_out`."""
-        if self._key is None or self._matched is not None:
+    def refuse_unknown(self) -> None:
+        """Raise UsageError if there is a key and no group matched."""
+        if self._key is None or self._matched:
             return
-        for group in left_out:
-            if self._is(group.key):
-                raise UsageError(f"{self.name}: {group.sentence}")
         shortened = {key[:LONGEST]: key for key in self._keys}
         near = nearest(self._key, shortened)
         remedy = see_check(self.name)
@@ -64,16 +52,6 @@ class KeySearch:
         return key in (self._key, self._text) or (
             len(key) > LONGEST and self._text == _page_key(key)
         )
-
-    @property
-    def fragment(self) -> str:
-        """The part of a page's address that opens the first group that matched; empty without one."""
-        from ruler_cli.types import readable_text
-
-        if self._matched is None:
-            return ""
-        text = readable_text(_page_key(self._matched))
-        return "#group=" + quote(text, safe=_IN_ADDRESS)
 
 
 def _page_key(key: str) -> str:

@@ -1,19 +1,12 @@
 """`ruler report SCORED`: the figures of a run, the groups worth a look, and one group in full.
 
-With `-o` they are one page for a browser, which `--open` opens; with `--label` the page is one on which people
-compare rollouts.
+With `-o` they are one page for a browser; with `--label` the page is one on which people compare rollouts.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from contextlib import ExitStack
-from functools import partial
 from itertools import islice
-from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import typer
@@ -41,7 +34,6 @@ if TYPE_CHECKING:
 @takes(
     "page",
     "force",
-    "open_page",
     "group",
     "as_json",
     "max_groups",
@@ -58,7 +50,7 @@ def command(
 ) -> int:
     """Show a scored file on the terminal, as JSON, or as a page.
 
-    One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
+    One file: the figures of the run, with its worst groups. Two files of the same
     input: both judges side by side, and the groups that they disagree on most. Three or more: the steps of a
     training, and what drifts over them. With --group: one group in full. With --label: a page that
     hands out what people say as labels.jsonl, for `ruler agree SCORED --people labels.jsonl`. NO_COLOR
@@ -82,31 +74,28 @@ def command(
 
 
 def _report(options: Options, sources: list[str]) -> int:
-    page = options.page is not None or options.open_page
-    _refuse(options, sources, page=page)
+    page = options.page
+    _refuse(options, sources)
     if len(sources) > 2:
-        return _show_trend(options, sources, page=page)
+        return _show_trend(options, sources)
     show = _show_figures if options.group is None else _show_groups
-    if page:
+    if page is not None:
         show = _write_page if options.label is None else _write_label_page
     with unwind_on_signal(), ExitStack() as stack:
         scored = show(options, sources, stack)
         return 1 if scored.problems.number else 0
 
 
-def _show_trend(options: Options, sources: list[str], *, page: bool) -> int:
+def _show_trend(options: Options, sources: list[str]) -> int:
     from ruler_cli.cli.report_trend import report_trend
 
     with unwind_on_signal(), ExitStack() as stack:
-        target = _target(options, stack) if page else None
-        left_out = report_trend(options, sources, target, stack)
-        if target is not None and options.open_page:
-            _open(target, "")
-        return int(left_out)
+        return int(report_trend(options, sources, options.page, stack))
 
 
-def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
+def _refuse(options: Options, sources: list[str]) -> None:
     """Raise UsageError for options that do not go together."""
+    page = options.page is not None
     group = options.group is not None
     limited = options.max_groups is not None
     label = options.label is not None
@@ -118,13 +107,9 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
         "--label takes one scored file": label and len(sources) > 1,
         "--label makes a page; add -o label.html": label and not page,
         "--json and a page: leave one of them out": options.as_json and page,
-        "-o - and --open: give -o FILE.html": options.open_page
-        and options.page == "-",
-        "--group and --max-groups are not for a trend": trend
-        and (group or limited),
-        "--group and -o: add --open to open the page at the group": group
-        and page
-        and not options.open_page,
+        "--group takes one scored file": group and len(sources) > 1,
+        "--max-groups is not for a trend": trend and limited,
+        "--group shows a group on stdout; leave -o out": group and page,
         "--max-groups is for a page; add -o FILE.html": limited and not page,
     }
     for problem, holds in wrong.items():
@@ -161,19 +146,17 @@ def _show_figures(
 def _write_page(
     options: Options, sources: list[str], stack: ExitStack
 ) -> ScoredFiles:
-    """Write the page for a browser, and open it if asked."""
+    """Write the page for a browser."""
     from ruler_cli.cli.report_view import view_of
     from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
 
-    target = _target(options, stack)
+    target = str(options.page)
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
     page = ReportPage(stack, target, sources, most, force=options.force)
     scored = ScoredFiles(sources, options, stack)
     page.read_fields(scored.files[0].annotations)
-    search = KeySearch(scored.names, options.group)
     for group in scored.groups(page.keep):
-        page.add(group, asked=search.matches(group.first.key))
-    search.refuse_unknown(scored.left_out)
+        page.add(group)
     view = view_of(scored.reading, page.names, scored.figures())
     scored.report_problems()
     left_out = page.choose()
@@ -183,19 +166,17 @@ def _write_page(
     print_written(f"{part}{count(left_out.groups, 'group')}", size, target)
     if sentences:
         print_note(sentences)
-    if options.open_page:
-        _open(target, search.fragment)
     return scored
 
 
 def _write_label_page(
     options: Options, sources: list[str], stack: ExitStack
 ) -> ScoredFiles:
-    """Write the page on which people compare rollouts, and open it if asked."""
+    """Write the page on which people compare rollouts."""
     from ruler_cli.results.draw import PairDraw
     from ruler_cli.results.report.label import LabelPage
 
-    target = _target(options, stack)
+    target = str(options.page)
     asked = options.label or 0
     draw = PairDraw(asked, options.seed)
     page = LabelPage(stack, target, sources[0], draw, force=options.force)
@@ -212,8 +193,6 @@ def _write_label_page(
     part = f"{pairs} of {count(draw.pairs, 'pair')} to compare"
     print_written(part, counts.size, target)
     print_note(*label_sentences(counts, asked, draw.pairs))
-    if options.open_page:
-        _open(target, "")
     return scored
 
 
@@ -243,25 +222,6 @@ def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
     return sentences
 
 
-def _target(options: Options, stack: ExitStack) -> str:
-    """Return the name of the page; without one it is a temporary file."""
-    if options.page is not None:
-        return str(options.page)
-    # the user alone can read it; it stays, unless there is an error
-    folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
-    stack.push(partial(_remove_after_error, folder))
-    return str(
-        folder / ("report.html" if options.label is None else "label.html")
-    )
-
-
-def _remove_after_error(
-    folder: Path, kind: type[BaseException] | None, *_: object
-) -> None:
-    if kind is not None:
-        rmtree(folder, ignore_errors=True)
-
-
 def left_out_sentences(left_out: LeftOut, rule: str) -> str:
     """Name what the page lacks, the rule that chose, and options that show it; empty if it lacks nothing."""
     groups, rows, texts = left_out
@@ -278,24 +238,10 @@ def left_out_sentences(left_out: LeftOut, rule: str) -> str:
     return " ".join(sentences)
 
 
-def _open(page: str, fragment: str) -> None:
-    """Open the page in the user's browser, in a process of its own: it may stay open, or write to a terminal."""
-    address = Path(page).absolute().as_uri() + fragment
-    print_note(f"opening {address}; if no browser appears, open it in yours")
-    child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
-        [sys.executable, "-Im", "webbrowser", address],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    child.returncode = 0  # it goes on without this process
-
-
 def _show_groups(
     options: Options, sources: list[str], stack: ExitStack
 ) -> ScoredFiles:
-    """Show the first groups of a key; UsageError if there are none, or none that is the same in both files."""
+    """Show the first groups of a key; UsageError if there are none."""
     from ruler_cli.cli import report_group
     from ruler_cli.results.group_text import GroupText, text_json
 
@@ -305,24 +251,23 @@ def _show_groups(
     shown = list(islice(groups, SAME_KEY))
     more = sum(1 for _ in groups)
     search.refuse_unknown()
-    if not shown:  # the key is in a file, but the group cannot be compared
-        raise UsageError(f"{scored.names}: {scored.left_out[0].sentence}")
     scored.report_problems()
-    heads = scored.heads
+    (head,) = scored.heads
     if options.as_json:
         first = shown[0]
-        page = {"files": heads} if first.second else heads[0]
-        page |= {"ordinal": first.number, "same_key": len(shown) + more - 1}
-        text = text_json(first.kept, first.first, first.second)
-        scored.problems.print_json(page | {"group": first.as_json() | text})
+        page = {
+            **head,
+            "ordinal": first.number,
+            "same_key": len(shown) + more - 1,
+            "group": first.as_json() | text_json(first.kept, first.first),
+        }
+        scored.problems.print_json(page)
         return scored
     from ruler_cli.cli.terminal import Terminal
 
     terminal = Terminal()
     for group in shown:
-        origins = [head["source"] for head in heads]
-        origins[0] += f", number {group.number} in the file"
-        report_group.show(group, origins, terminal)
+        report_group.show(group, head["source"], terminal)
     if more:
         print_note(f"{count(more, 'more group')} with this key")
     return scored

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from ruler_cli.cli.sentences import Fact, given
 from ruler_cli.cli.terminal import BAD, MUTED, TITLE, Terminal
-from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText, as_read
 from ruler_cli.results.highlights import RunGroup
 from ruler_cli.results.record import GroupRecord, RolloutRecord
@@ -21,23 +20,18 @@ _LEFT_OUT = words_of("key flags judged_at latency_s schema rubric params")
 
 
 def show(
-    shown: RunGroup | ComparedGroup,
-    origins: Sequence[str],
+    shown: RunGroup,
+    source: str,
     terminal: Terminal,
 ) -> None:
-    """Write the group, its rollouts the best first.
-
-    `origins` name each file, the first with the group's number in it.
-    """
+    """Write the group of a file, its rollouts the best first."""
     text: GroupText = shown.kept
-    files = {"in": shown.first}
-    if shown.second is not None:
-        files = {"A": shown.first, "B": shown.second}
-    terminal.show(_rule(f"group {terminal.key(shown.first.key)}"))
-    for (name, scored), origin in zip(files.items(), origins, strict=True):
-        rows = [(name, origin), ("figures", _figures(scored))]
-        styles = {"figures": BAD if scored.failed else ""}
-        terminal.show(terminal.facts(rows, **styles))
+    group = shown.first
+    terminal.show(_rule(f"group {terminal.key(group.key)}"))
+    place = f"{source}, number {shown.number} in the file"
+    rows = [("in", place), ("figures", _figures(group))]
+    styles = {"figures": BAD if group.failed else ""}
+    terminal.show(terminal.facts(rows, **styles))
     shared = {
         "rubric": text.rubric.split("\n"),
         "tools": text.tools.split("\n"),
@@ -52,11 +46,8 @@ def show(
                 terminal,
             )
     shown_as: dict[int, int] = {}
-    for i in shown.first.best_first:
-        facts: list[Fact] = []
-        for name, scored in files.items():
-            side = name if shown.second else ""
-            facts += _facts(scored.rollouts[i], side)
+    for i in group.best_first:
+        facts = [*_facts(group.rollouts[i])]
         # the first rollout above with the same text
         same_as = shown_as.setdefault(text.identical[i], i)
         lines = text.rollouts[i]
@@ -110,12 +101,9 @@ def _figures(group: GroupRecord) -> str:
     return ", ".join([*words, *group.flags])
 
 
-def _facts(
-    rollout: RolloutRecord,
-    side: str,
-) -> Iterator[Fact]:
+def _facts(rollout: RolloutRecord) -> Iterator[Fact]:
     """Yield what is known of a rollout, each with a name."""
-    yield f"score {side}".rstrip(), given(rollout.score, "{:.2f}")
+    yield "score", given(rollout.score, "{:.2f}")
     yield "reward", given(rollout.label, "{:.4g}")
     notes = [rollout.ended]
     if rollout.suspect:

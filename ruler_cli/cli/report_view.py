@@ -22,7 +22,7 @@ from ruler_cli.cli.units import count, shorten
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.results.compare import ComparedGroup, Comparison
 from ruler_cli.results.figures import BUILT_IN, ENOUGH
-from ruler_cli.results.highlights import WORST, Highlight, Run
+from ruler_cli.results.highlights import Highlight, Run
 from ruler_cli.results.report.page import compact
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class RunView:
             "made_by": compact(figures["made_by"], _TEXT)
             | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
-            "lists": compact(self.reading.lists_as_json()),
-            "dispute": self.reading.shortlist.dispute,
+            "worst": compact(self.reading.worst_as_json()),
             "embedded": _embedded(figures["judges"]),
         }
 
@@ -81,19 +80,10 @@ class RunView:
             terminal.show("", findings)
         if criteria := self.figures["criteria"]:
             terminal.show("", _criteria(criteria, terminal))
-        worst, disputed, others = self.reading.shortlist.lists().values()
-        titles = {
-            f"worst groups ({WORST})": worst,
-            f"most disputed groups ({self.reading.shortlist.dispute})": disputed,
-            "other groups" if worst or disputed else "groups": others,
-        }
-        for title, listed in titles.items():
-            if listed:
-                terminal.show(
-                    "",
-                    Text(title, TITLE),
-                    _groups(listed, terminal),
-                )
+        listed = self.reading.shortlist.listed()
+        if listed:
+            title = Text("groups, the worst first", TITLE)
+            terminal.show("", title, _groups(listed, terminal))
 
     def _head(self) -> Iterator[Fact]:
         figures = self.figures
@@ -335,12 +325,7 @@ def _groups(
     terminal: Terminal,
 ) -> RenderableType:
     """Make a table of groups."""
-    against = listed[0].because == "disagrees"
-    heads = (
-        "against rewards" if against else "why",
-        "scores, best first",
-        "rewards",
-    )
+    heads = ("why", "scores, best first", "rewards")
     cells = []
     for highlight in listed:
         group = highlight.group

@@ -71,7 +71,7 @@ class RunRecord:
             from ruler_cli.cli.config import public_value
 
             self._facts = {
-                "version": 3,
+                "version": 4,
                 "ruler": __version__,
                 "input": Location(source).public,
                 "output": self._output.public,

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -116,7 +116,6 @@ class PromptLayout:
     `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
     all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
     rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
-    `earlier` makes the layout of an earlier version, if it was another.
     """
 
     context: str
@@ -135,11 +134,7 @@ class PromptLayout:
     left_out: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
-    model: str = ""
     numbered: bool = False
-    earlier: Callable[[], PromptLayout] | None = field(
-        default=None, compare=False, repr=False
-    )
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -223,11 +218,11 @@ class PromptLayout:
     @property
     def context_size(self) -> int:
         """Bytes of the context."""
-        return size_of(self.context, self.pictures, self.model)
+        return size_of(self.context, self.pictures)
 
     @property
     def _frame(self) -> int:
-        reference = size_of(self.reference, self.pictures, self.model)
+        reference = size_of(self.reference, self.pictures)
         size = self.context_size + len(self.tools.encode()) + reference
         return size + _rubric_bytes(self.rubric)
 
@@ -257,7 +252,7 @@ class RenderedGroup:
             less = self.rollouts[at].shortened(keep)
             text = less.text(self.shared, tools=self.own_tools)
             text = with_last(text, self.most_pictures)
-            size = size_of(text, before.pictures, before.model)
+            size = size_of(text, before.pictures)
             if size < sizes[at]:
                 texts[at] = text
                 sizes[at] = size
@@ -285,19 +280,16 @@ class RenderedGroup:
 
 
 def render_group(
-    group: Group, ask: AskSettings, *, sent: bool = True, pair: bool = True
+    group: Group, ask: AskSettings, *, sent: bool = True
 ) -> RenderedGroup:
-    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out.
-
-    Without `pair`, as an earlier version did.
-    """
+    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
     whole, places = joined(group.rollouts)
     readable = {}
     if not _mistake(group):
         readable = {at: r for at, r in enumerate(whole) if r.error is None}
     shown = list(readable.values())
     pictures: dict[str, Picture] = {}
-    rollouts = rendered(shown, pictures, pair=pair)
+    rollouts = rendered(shown, pictures)
     tools, own_tools = shared_tools(group, shown)
     shared = shared_prefix(rollouts)
     context = ""
@@ -326,14 +318,10 @@ def render_group(
     for part, at in zip(group.rollouts, places, strict=True):
         owner.append(which.get(at) if part.error is None else None)
 
-    pairings = [
-        pairing for rollout in rollouts for pairing in rollout.notes.pairings
-    ]
-    calls = [number for pairing in pairings for number, _ in pairing.calls]
-
-    @cache
-    def earlier() -> PromptLayout:
-        return render_group(group, ask, sent=sent, pair=False).layout
+    calls = []
+    for rollout in rollouts:
+        for pairing in rollout.notes.pairings:
+            calls += [number for number, _ in pairing.calls]
 
     texts = tuple([text for text, *_ in distinct])
     rubric = shown_rubric(group, ask.rubric)
@@ -356,7 +344,6 @@ def render_group(
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(places) if at in faults},
         numbered=any(calls),
-        earlier=earlier if pairings else None,
     )
     if pictures:
         layout = _with_pictures(layout, pictures, ask)
@@ -382,7 +369,6 @@ def _with_pictures(
 ) -> PromptLayout:
     """Return a layout of whole texts with the pictures that are shown of them."""
     most = ask.shown_pictures
-    model = ask.judge_model
     context = with_shared(layout.context, most)
     texts = tuple([with_last(text, most) for text in layout.distinct])
     whole = count_marks(layout.context, *layout.distinct)
@@ -390,11 +376,10 @@ def _with_pictures(
         layout,
         context=context,
         distinct=texts,
-        sizes=tuple([size_of(text, pictures, model) for text in texts]),
+        sizes=tuple([size_of(text, pictures) for text in texts]),
         pictures=pictures,
         left_out=whole - count_marks(context, *texts),
         twins=_twins(texts, layout),
-        model=model,
     )
 
 
@@ -618,29 +603,6 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     return ""
 
 
-def with_fewer_pictures(
-    layout: PromptLayout, ask: AskSettings, most: int
-) -> AskSettings | None:
-    """Return settings for requests with at most so many pictures: fewer rollouts, then fewer pictures of each.
-
-    None if a request could show no picture of some rollout: it is not judged unseen.
-    """
-    from ruler_cli.prompting.windows import LEAST, fewest
-
-    room = most - count_marks(layout.context, layout.reference)
-    counts = sorted(map(count_marks, layout.distinct), reverse=True)
-    number = 1 if ask.ask == "each" else len(counts)
-    widest = number
-    for size in range(min(number, ask.group_size), LEAST - 1, -1):
-        widest = -(-number // fewest(number, size))
-        if sum(counts[:widest]) <= room:
-            return replace(ask, group_size=size)
-    shown = room // widest
-    if shown <= 0:
-        return None
-    return replace(ask, group_size=LEAST, most_pictures=shown)
-
-
 def too_long(tokens: int, limit: int) -> str:
     """The sentence for a group of which no two rollouts fit into one request."""
     return (
@@ -845,13 +807,6 @@ def write_prompt(
         ended=layout.ended(order),
         pictures=bool(layout.pictures),
     )
-    earlier = None
-    if not standing:
-
-        def write(before: PromptLayout, same: RequestPart) -> Request:
-            return write_prompt(before, ask, same, state, None, criteria)
-
-        earlier = earlier_prompt(layout, ask, part, write)
     return Request(
         system(),
         user,
@@ -863,34 +818,9 @@ def write_prompt(
         shared=len(shared),
         shown=labels,
         pictures=pictures,
-        picture_tokens=tokens_of_pictures(pictures, ask),
+        picture_tokens=tokens_of_pictures(pictures),
         keyed_system=system(keyed=True),
-        earlier=earlier,
     )
-
-
-def earlier_prompt(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    write: Callable[[PromptLayout, RequestPart], Request],
-) -> Callable[[], str] | None:
-    """Return what writes the user message of a part as an earlier version did; None if it is not known or the same.
-
-    `write` writes the request about a part of a layout.
-    """
-    build = layout.earlier
-    if build is None or layout.shortening:
-        return None
-
-    def user() -> str:
-        before = build()
-        parts = requests_of_pass(before, ask, part.pass_index)
-        if part.window >= len(parts):
-            return ""
-        return write(before, parts[part.window]).user
-
-    return user
 
 
 def common_blocks(

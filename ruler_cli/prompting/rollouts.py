@@ -53,9 +53,9 @@ class RenderedRollout:
 
 
 def rendered(
-    rollouts: Sequence[Rollout], pictures: dict[str, Picture], *, pair: bool
+    rollouts: Sequence[Rollout], pictures: dict[str, Picture]
 ) -> list[RenderedRollout]:
-    """Render whole rollouts, what all begin with once; `pictures` gets theirs. For `pair` see `Seen`."""
+    """Render whole rollouts, what all begin with once; `pictures` gets theirs."""
     conversations = [conversations_of(rollout) for rollout in rollouts]
     opening = _opening([parts[0] for parts in conversations])
     same: list[str] = []
@@ -65,7 +65,7 @@ def rendered(
     results = []
     for at, rollout in enumerate(rollouts):
         main, *further = conversations[at]
-        notes = Seen(pictures, pair=pair)
+        notes = Seen(pictures)
         lines = [same + render(main[opening:], WHOLE, notes)]
         lines += [render(part, WHOLE, notes) for part in further]
         results.append(RenderedRollout(rollout, lines, notes))

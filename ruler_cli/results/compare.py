@@ -21,7 +21,6 @@ from ruler_cli.results.figures import (
     TWENTIETHS,
     ScoredFile,
     TextLookup,
-    Wanted,
     cells,
     differences,
 )
@@ -298,19 +297,15 @@ class Comparison:
         self._sums = (Figures(), Figures())
         self._scores = (array("d"), array("d"))
 
-    def groups(
-        self,
-        keep: Keep,
-        wanted: Wanted = None,
-    ) -> Iterator[ComparedGroup]:
-        """Yield each group that both files have; or those with a `wanted` key.
+    def groups(self, keep: Keep) -> Iterator[ComparedGroup]:
+        """Yield each group that both files have.
 
         `keep` gets each group of the first file, and what it returns is `kept` with the compared group.
         Memory holds the annotations of groups that wait for their like in the other file, and no messages.
         """
 
         def digested(side: int) -> Iterator[DigestedGroup]:
-            for number, group, scored in self.files[side].groups(wanted):
+            for number, group, scored in self.files[side].groups():
                 kept = None if side else keep(group, scored)
                 yield DigestedGroup(
                     number, scored, digests_of(group, scored), kept

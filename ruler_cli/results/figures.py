@@ -55,8 +55,6 @@ _MOST_RUBRICS = 24
 """Rubrics of records whose texts are kept."""
 _MOST_LABELS = 12
 """Different labels up to which each has a cell; more are in as many bins."""
-_BARS = 60
-"""Bars of an axis of time, at most."""
 _CORRECTED = 0.001
 """A difference between a score and those of its passes, which have three decimals, that is no rounding."""
 WAYS = {
@@ -209,8 +207,6 @@ class FileFigures:
         self._numbers: defaultdict[str, array[float]] = defaultdict(
             lambda: array("d")
         )
-        # the time of each judged group, and the kind of its failure
-        self._timed: list[tuple[float, str]] = []
 
     def add(
         self,
@@ -235,10 +231,10 @@ class FileFigures:
             for word in listed:
                 if word:
                     self.words[name].count(word)
-        self._add_numbers(cost=group.cost_usd, latency=group.latency_s)
+        self._add_numbers(
+            cost=group.cost_usd, latency=group.latency_s, time=group.time
+        )
         self._usage.update(group.usage)
-        if group.time is not None:
-            self._timed.append((group.time, group.kind))
         if group.failed:
             self._add_reason(group)
         few = len(self._rubrics) < _MOST_RUBRICS
@@ -320,7 +316,7 @@ class FileFigures:
         )
         scores = self.sums.scores
         costs = numbers["cost"]
-        times = [at for at, _ in self._timed]
+        times = numbers["time"]
         latency = numbers["latency"]
         return {
             "groups": {name: groups[name] for name in _GROUPS},
@@ -356,11 +352,6 @@ class FileFigures:
             "reliability": {
                 **_middle(self.sums.reliability, _TENTHS),
                 "groups": len(self.sums.reliability),
-            },
-            "over_time": {
-                "unit": "time",
-                "bins": _bars_along(self._timed),
-                "left_out": groups["all"] - groups["unmarked"] - len(times),
             },
         }
 
@@ -549,9 +540,8 @@ def _bin(
 def histogram(
     values: Iterable[float],
     edges: Sequence[float],
-    count: str = "n",
 ) -> list[Json]:
-    """Count values between edges, each bin with its `count`; no bins without values."""
+    """Count values between edges, `n` in each bin; no bins without values."""
     held: list[list[float]] = [[] for _ in edges[1:]]
     for value in values:
         held[_bin(edges, value)].append(value)
@@ -561,7 +551,7 @@ def histogram(
         {
             "from": start,
             "to": stop,
-            count: len(values_there),
+            "n": len(values_there),
             "values": _range(values_there),
         }
         for values_there, (start, stop) in zip(
@@ -597,24 +587,3 @@ def cells(
 
 def _range(values: Sequence[float]) -> list[float] | None:
     return [min(values), max(values)] if values else None
-
-
-def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
-    """Count groups in at most 60 bars of equal width, by time, and the kinds of their failures."""
-    if not points:
-        return []
-    low = math.floor(min(points)[0])
-    high = math.floor(max(points)[0])
-    width = (high - low) // _BARS + 1
-    edges = range(low, high + width + 1, width)
-    bars = histogram(
-        [at for at, _ in points],
-        edges,
-        "groups",
-    )
-    for bar in bars:
-        bar["failed"] = {}
-    failed = Counter([(_bin(edges, at), kind) for at, kind in points if kind])
-    for (i, kind), n in sorted(failed.items()):
-        bars[i]["failed"][kind] = n
-    return bars

@@ -88,32 +88,20 @@ def _task(group: Group) -> str:
     return ""
 
 
-def text_json(
-    text: GroupText,
-    group: GroupRecord,
-    second_group: GroupRecord | None = None,
-) -> Json:
+def text_json(text: GroupText, group: GroupRecord) -> Json:
     """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 
-    `other` is the same group of another judge. `same_as` is the index of the first rollout with the same
-    lines.
+    `same_as` is the index of the first rollout with the same lines.
     """
-    rollouts = [rollout.as_json() for rollout in group.rollouts]
-    if second_group is not None:
-        second = [rollout.as_json() for rollout in second_group.rollouts]
-        pairs = zip(rollouts, second, strict=True)
-        rollouts = [{"a": a, "b": b} for a, b in pairs]
-    rows = zip(
-        rollouts,
-        text.rollouts,
-        text.identical,
-        strict=True,
-    )
+    rollouts = []
+    for number, rollout in enumerate(group.rollouts):
+        lines = {
+            "lines": as_read(text.rollouts[number]),
+            "same_as": text.identical[number],
+        }
+        rollouts.append(rollout.as_json() | lines)
     return {
-        "rollouts": [
-            rollout | {"lines": as_read(lines), "same_as": same_as}
-            for rollout, lines, same_as in rows
-        ],
+        "rollouts": rollouts,
         "context": as_read(text.context),
         "tools": text.tools,
         "rubric": text.rubric,

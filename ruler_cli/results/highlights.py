@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from operator import itemgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -28,16 +27,13 @@ DISPUTED = 0.25
 """Share of pairs scored against their labels from which on a group is disputed: half of what chance gives."""
 FAR_APART = 0.5
 """Distance of a group's best score from its worst that is large: half of the scale."""
-LISTED = 5
+LISTED = 10
 """Groups in a list, at most."""
-WORST = "failed, suspect, tied though rewards differ, unreliable"
-"""The worst groups in their order, in words."""
-
 HighlightReason = Literal[
-    "failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"
+    "failed", "disagrees", "suspect", "unsure", "spread", "tied"
 ]
 """The reason why a group is worth a look: it has no scores; its scores contradict its labels; a rollout
-addresses the judge; its scores are more noise than signal; they are far apart; they are tied; none of it."""
+addresses the judge; its scores are more noise than signal; they are far apart; they are tied."""
 _NOT_ASKED = ("budget", "interrupted")
 """Kinds of failures that say nothing about a group: the run ended before it."""
 Rank = tuple[float, ...]
@@ -46,22 +42,19 @@ Keep = Callable[[Group, GroupRecord], Any]
 _Item = TypeVar("_Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Highlight:
-    """A group worth a look, its number in the file, and the reason.
+class Highlight(NamedTuple):
+    """A group with its number in the file, and the reasons to look at it in a few words; empty without any.
 
-    `why` is the reason in a few words; the kind of a failure in it is text of the input.
+    The kind of a failure in it is text of the input.
     """
 
     group: GroupRecord
     ordinal: int
-    because: HighlightReason
     why: str
 
     def as_json(self) -> Json:
         """Return the highlight as JSON, without the rollouts."""
         return {
-            "because": self.because,
             "why": self.why,
             "ordinal": self.ordinal,
             "group": self.group.as_json(),
@@ -141,26 +134,18 @@ class RunGroup(NamedTuple):
 
 
 class Shortlist:
-    """The groups of a file, the worst first, and the few that a page names first.
+    """The groups of a file, the worst first, and the few that a page names.
 
     Worst: the first failed group of each kind, but not one that the run did not reach; then those with most
-    rollouts that address the judge; then tied ones although labels differ; then those whose reliability is
-    below UNRELIABLE, the lowest first; then the other failed ones. Without a reliability the largest spread
-    over passes counts, from UNSTEADY on. All others follow, those with most pairs against their labels first.
-
-    Disputed: at least DISPUTED of the pairs of different labels ordered against them; most such pairs first,
-    a tie as half of one. In a file without different labels in a group: the largest distance between the
-    judges of a panel on one rollout, from JUDGES_APART on, or without a panel between its passes, from
-    UNSTEADY on.
+    rollouts that address the judge; then those that contradict their labels, with most pairs against them
+    first; then tied ones although labels differ; then those whose reliability is below UNRELIABLE, the lowest
+    first; then the other failed ones. Without a reliability the largest spread over passes counts, from
+    UNSTEADY on. All others follow, those with most pairs against their labels first.
     """
 
-    def __init__(self, most: int = LISTED) -> None:
-        self._worst = Best[Highlight](most)
-        self._by_labels = Best[Highlight](most)
-        self._by_judges = Best[Highlight](most)
-        self._first: list[Highlight] = []
+    def __init__(self) -> None:
+        self._worst = Best[Highlight](LISTED)
         self._kinds: set[str] = set()
-        self._labelled = self._panel = False
         self._number = 0
 
     def add(self, group: GroupRecord) -> Rank:
@@ -168,13 +153,13 @@ class Shortlist:
         self._number += 1
         because_of = reasons(group)
         doubt = _doubt(group)
-        against = group.pairs.against
+        pairs = group.pairs
         asked = group.failed and group.kind not in _NOT_ASKED
         new_kind = asked and group.kind not in self._kinds
         if asked:
             self._kinds.add(group.kind)
         suspects = sum(r.suspect for r in group.rollouts) if group.scores else 0
-        tied = group.is_tied and group.pairs.pairs > 0
+        tied = group.is_tied and pairs.pairs > 0
         unsure = "unsure" in because_of
         words = f"passes ± {doubt:.2f}"
         if group.reliability is not None:
@@ -182,107 +167,37 @@ class Shortlist:
         elif tied:
             doubt = 1.0
         doubted = doubt if tied or unsure else 0.0
+        disputed = pairs.against if "disagrees" in because_of else 0.0
         rank = (
             new_kind,
             suspects,
+            disputed,
             tied,
             doubted,
             asked,
-            against,
+            pairs.against,
             len(because_of),
         )
-        worst: dict[HighlightReason, str] = {
-            "failed": f"failed: {group.kind}" if asked else "",
-            "suspect": "suspect" if suspects else "",
-            "tied": "tied, rewards differ" if tied else "",
-            "unsure": words if unsure else "",
+        against = (
+            f"{pairs.against:,.10g} of {pairs.pairs:,} pairs against rewards"
+        )
+        holding = {
+            f"failed: {group.kind}": asked,
+            "suspect": suspects > 0,
+            against: disputed > 0,
+            "tied, rewards differ": tied,
+            words: unsure and not tied,
         }
-        for because, why in worst.items():
-            if why:
-                self._worst.add(
-                    rank,
-                    Highlight(
-                        group,
-                        self._number,
-                        because,
-                        why,
-                    ),
-                )
-                break
-        if "disagrees" in because_of:
-            why = f"{against:,.10g} of {group.pairs.pairs:,} pairs"
-            highlight = Highlight(
-                group,
-                self._number,
-                "disagrees",
-                why,
-            )
-            self._by_labels.add((against,), highlight)
-        self._labelled |= bool(group.scores) and group.pairs.pairs > 0
-        if group.scores and not self._labelled:
-            self._add_disputed(group)
-        if self._number < ENOUGH:
-            state = "not judged" if group.status == "unmarked" else ""
-            state = "tied" if group.is_tied else state
-            self._first.append(
-                Highlight(
-                    group,
-                    self._number,
-                    "rest",
-                    state,
-                )
-            )
+        why = "; ".join(word for word, holds in holding.items() if holds)
+        self._worst.add(rank, Highlight(group, self._number, why))
         return rank
 
-    def _add_disputed(self, group: GroupRecord) -> None:
-        distance = 0.0
-        for rollout in group.rollouts:
-            judges = rollout.panel.values()
-            apart = rollout.spread or 0.0
-            least = UNSTEADY
-            if len(judges) > 1:
-                apart = max(judges) - min(judges)
-                least = JUDGES_APART
-            if apart >= max(least, distance):
-                distance = apart
-                self._panel |= len(judges) > 1
-        if distance:
-            why = f"apart by {distance:.2f}"
-            highlight = Highlight(
-                group,
-                self._number,
-                "unsure",
-                why,
-            )
-            self._by_judges.add((distance,), highlight)
-
-    def lists(self) -> dict[str, list[Highlight]]:
-        """Return the `worst` groups, the most `disputed` ones, and the `others` of a small file.
-
-        Disputed are those with the largest disagreement with labels, or else between judges. A file with
-        ENOUGH groups has no others.
-        """
-        disputed = self._by_labels if self._labelled else self._by_judges
-        lists = {"worst": self._worst.ranked(), "disputed": disputed.ranked()}
-        named = {
-            highlight.ordinal
-            for listed in lists.values()
-            for highlight in listed
-        }
-        others = [
-            highlight
-            for highlight in self._first
-            if highlight.ordinal not in named
-        ]
-        return lists | {"others": others if self._number < ENOUGH else []}
-
-    @property
-    def dispute(self) -> str:
-        """The two sides of the disputes, in words."""
-        if self._labelled:
-            return "scores against the original reward"
-        judges = "the judges of the panel" if self._panel else "passes"
-        return f"{judges} furthest apart"
+    def listed(self) -> list[Highlight]:
+        """Return the worst groups; of a file with fewer than ENOUGH also those without a reason."""
+        listed = self._worst.ranked()
+        if self._number >= ENOUGH:
+            listed = [highlight for highlight in listed if highlight.why]
+        return listed
 
 
 class Run:
@@ -317,18 +232,12 @@ class Run:
         figures: ReportFigures,
     ) -> Json:
         """Return the figures and the lists as JSON; `heads` has what describes the file."""
-        lists = self.lists_as_json()
-        del lists["others"]
         return {
             **heads[0],
             "figures": figures,
-            **lists,
+            "worst": self.worst_as_json(),
         }
 
-    def lists_as_json(self) -> Json:
-        """Return the lists of groups as JSON."""
-        lists = self.shortlist.lists()
-        return {
-            name: [highlight.as_json() for highlight in listed]
-            for name, listed in lists.items()
-        }
+    def worst_as_json(self) -> list[Json]:
+        """Return the worst groups as JSON."""
+        return [highlight.as_json() for highlight in self.shortlist.listed()]

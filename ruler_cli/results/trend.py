@@ -141,8 +141,7 @@ class TrendStep:
     ) -> Mapping[str, float]:
         """Return the products of these within groups."""
         if kind == "held_out":
-            pair = self.sums.by_judges.get(panel, {})
-            return pair.get("scores", Counter())
+            return self.sums.by_judges.get(panel, Counter())
         return self.sums.by_label
 
     def as_json(self) -> Json:

@@ -218,8 +218,6 @@ class ScoringSession:
         self._give_up()
         await end_tasks(self._reports, *self.tasks)
         self._warn_of_coverage()
-        for sentence in self.panel.outdated():
-            self.observer.warn(sentence)
 
     def begin(self, total: int | None) -> None:
         """Report that judging begins; `total` is the number of groups, if it is known."""
@@ -493,7 +491,7 @@ def _params(settings: ScoreSettings, secrets: Sequence[str]) -> str:
             "params": dict(judge.params),
         }
         judges.append(facts | _distinct_ask(settings.ask_of(judge)))
-    return params_text(without_secrets(judges, secrets, digests=True))
+    return params_text(without_secrets(judges, secrets))
 
 
 def _distinct_ask(ask: AskSettings) -> dict[str, Any]:

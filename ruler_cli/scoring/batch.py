@@ -15,11 +15,11 @@ from ruler_cli.scoring.criteria import rounding
 from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.rewards import PASSING
 from ruler_cli.scoring.statistics import (
-    CORRELATIONS,
     ROUNDING,
     Moments,
     NoiseEstimator,
     PositionBias,
+    correlation,
     quantile,
 )
 from ruler_cli.scoring.tables import UNCORRECTED, Correction, PassTables
@@ -34,8 +34,6 @@ from ruler_cli.types import (
     printable,
 )
 
-_ENOUGH = 30
-"""Rewarded rollouts below which no correlation of errors is reported: its own error is then about 0.2."""
 _LISTED = 20
 """Contradictions of a kind that are listed: those with the most extreme scores."""
 _KEY = 200
@@ -192,7 +190,10 @@ class ScoreSums:
         tenths = [0] * 10
         for reliability in figures.reliability:
             tenths[min(9, int(round(reliability, 3) * 10))] += 1
-        pairs = [self._pair(*pair) for pair in sorted(figures.by_judges)]
+        pairs = []
+        for (first, second), sums in sorted(figures.by_judges.items()):
+            names = (self._names[first], self._names[second])
+            pairs.append(Pair(names, correlation(sums), sums["n"]))
         bias = batch.position_bias
         return BatchFigures(
             groups=groups,
@@ -212,23 +213,4 @@ class ScoreSums:
             near_misses=self._contradictions[False],
             near_misses_listed=tuple(self._listed[False]),
             without_outcome=outcomes[None] if checked else 0,
-        )
-
-    def _pair(
-        self,
-        first: int,
-        second: int,
-    ) -> Pair:
-        """Return the figures of two judges; their errors need enough rewards."""
-        sums = self.figures.by_judges[first, second]
-        rewarded = sums["errors"]["n"]
-        errors = None
-        if rewarded >= _ENOUGH:
-            errors = CORRELATIONS["errors"](sums["errors"])
-        return Pair(
-            (self._names[first], self._names[second]),
-            CORRELATIONS["scores"](sums["scores"]),
-            sums["scores"]["n"],
-            errors,
-            rewarded,
         )

@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any
 
 from ruler_cli.scoring.statistics import (
-    CORRELATIONS,
     Anova,
     Concordance,
     LengthSums,
@@ -53,9 +52,9 @@ class CriterionSums:
         distinct: dict[int | None, _Passes] = {}
         for criterion, rollout in rows:
             if rollout.judge_score is not None:
-                pairs.append((criterion.value, rollout.judge_score, None))
+                pairs.append((criterion.value, rollout.judge_score))
             distinct[rollout.distinct] = (rollout.positions, criterion.passes)
-        self.products.update(pair_products(pairs).get("scores", {}))
+        self.products.update(pair_products(pairs))
         requests = _by_pass([*distinct.values()])
         if len(distinct) < 2 or not requests:
             return
@@ -94,7 +93,7 @@ class Figures:
         self.means: defaultdict[str, Moments] = defaultdict(Moments)
         self.judges: defaultdict[Hashable, Moments] = defaultdict(Moments)
         self.by_label = Counter[str]()
-        self.by_judges: dict[tuple[Any, Any], dict[str, Counter[str]]] = {}
+        self.by_judges: dict[tuple[Any, Any], Counter[str]] = {}
         self.reliability = array("d")
         self.spreads = array("d")
         self.pairs = Concordance()
@@ -164,8 +163,7 @@ class Figures:
             # as in the table of a page, to which a bin links
             spread = Moments().add(scores).spread  # type: ignore[arg-type]
             self.spreads.append(round(spread, _DECIMALS))
-        products = pair_products([(*row, None) for row in labelled])
-        self.by_label.update(products.get("scores", {}))
+        self.by_label.update(pair_products(labelled))
 
     def _add_judges(
         self,
@@ -186,15 +184,10 @@ class Figures:
             for rollout in distinct:
                 scores = rollout.by_judge
                 if pair[0] in scores and pair[1] in scores:
-                    rows.append(
-                        (scores[pair[0]], scores[pair[1]], rollout.label)
-                    )
+                    rows.append((scores[pair[0]], scores[pair[1]]))
             if rows:
-                sums = self.by_judges.setdefault(
-                    pair, {kind: Counter() for kind in CORRELATIONS}
-                )
-                for kind, products in pair_products(rows).items():
-                    sums[kind].update(products)
+                sums = self.by_judges.setdefault(pair, Counter())
+                sums.update(pair_products(rows))
 
     def _add_criteria(self, scored: Sequence[RolloutValues]) -> None:
         rows: defaultdict[str, list[tuple[CriterionScore, RolloutValues]]]

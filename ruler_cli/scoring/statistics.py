@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement, groupby, pairwise
@@ -24,19 +24,8 @@ from ruler_cli.types import Length, PositionBin
 
 _FLAT = 1e-9
 """Values of a group that differ by less are equal: such a difference is rounding and no signal."""
-_NOTHING = 1e-12
-"""A share of a sum of squares below this is zero but for rounding."""
 
 Sums = Mapping[str, float]
-PRODUCTS = (
-    "aa",
-    "ab",
-    "ay",
-    "bb",
-    "by",
-    "yy",
-)
-"""Keys of the sums of products of two columns a and b and a third column y."""
 
 
 def products(
@@ -64,35 +53,6 @@ def correlation(sums: Sums) -> float | None:
     if below:
         return max(-1.0, min(1.0, sums.get("ab", 0.0) / below))
     return None
-
-
-def partial_correlation(sums: Sums) -> float | None:
-    """Pearson's r of the residuals of a and b, each regressed on y; None if a residual or y is constant.
-
-    The regressions have one slope over all groups, and a level for each group.
-    """
-    aa, ab, ay, bb, by, yy = (sums.get(name, 0.0) for name in PRODUCTS)
-    if not yy:
-        return None
-    left_a = aa - ay * ay / yy
-    left_b = bb - by * by / yy
-    if left_a <= _NOTHING * aa or left_b <= _NOTHING * bb:
-        return None
-    left_ab = ab - ay * by / yy
-    return correlation(
-        {
-            "aa": left_a,
-            "ab": left_ab,
-            "bb": left_b,
-        }
-    )
-
-
-CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
-    "scores": correlation,
-    "errors": partial_correlation,
-}
-"""The correlation that each kind of `pair_products` gives."""
 
 
 def won(
@@ -286,29 +246,11 @@ class LengthSums:
         )
 
 
-_LARGEST = 1e50
-"""Labels beyond this are ignored: products of several must stay finite."""
-
-
-def pair_products(
-    rows: Sequence[tuple[float, float, float | None]],
-) -> dict[str, dict[str, float]]:
-    """Sum the products of two judges' `scores` in one group, and those for their `errors` against the labels.
-
-    A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
-    is left out with fewer than two.
-    """
-    labelled = []
-    for row in rows:
-        label = row[2]
-        if label is not None and abs(label) <= _LARGEST:
-            labelled.append(row)
-    sums = {}
-    if len(rows) > 1:
-        sums["scores"] = {"n": len(rows), **products("ab", rows)}
-    if len(labelled) > 1:
-        sums["errors"] = {"n": len(labelled), **products("aby", labelled)}
-    return sums
+def pair_products(rows: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Sum the products of two columns in one group, and count its rows as `n`; empty for fewer than two."""
+    if len(rows) < 2:
+        return {}
+    return {"n": len(rows), **products("ab", rows)}
 
 
 def quantile(

@@ -32,7 +32,6 @@ NAMES = {
     "as_": "as",
     "as_json": "json",
     "all_batches": "all",
-    "open_page": "open",
     "page": "output",
     "params": "param",
     "pass_": "pass",

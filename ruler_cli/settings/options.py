@@ -127,13 +127,6 @@ class CommandSettings(Section):
             per_run=True,
         ),
     ] = None
-    open_page: Annotated[
-        bool,
-        Option(
-            "Open the page in the browser; without -o it is a private temporary file.",
-            per_run=True,
-        ),
-    ] = False
     max_groups: Annotated[
         Limit,
         Option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),

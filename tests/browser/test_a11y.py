@@ -18,7 +18,6 @@ CHARTS = [
     "slots",
     "lengths",
     "reliability",
-    "failures",
 ]
 PAGES = (
     "#overview",
@@ -70,8 +69,7 @@ def test_overview_by_screen_reader(view: View) -> None:
     tree = view.open("#overview").settled().find("main").aria_snapshot()
     order = ['heading "54 of 60 groups scored, 6 failed" [level=2]']
     named = (
-        "Worst groups",
-        "Most disputed groups",
+        "Groups, the worst first",
         "Why groups failed",
         "The judge",
     )

@@ -68,7 +68,7 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
         "position",
         "length",
         "reliability",
-        "disputed",
+        "against rewards",
         "$",
     )
     for word in names:
@@ -91,10 +91,10 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", run_of())
     report = json.loads(ruler("report", "s.jsonl", "--json").stdout)
     assert list(report) == [
-        "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems", "groups",
+        "version", "source", "found", "figures", "worst", "problems", "first_problems", "groups",
     ]  # fmt: skip
     assert [one["ordinal"] for one in report["groups"]] == [*range(1, 33)]
-    for listed in (*report["worst"], *report["disputed"]):
+    for listed in report["worst"]:
         group = {"ordinal": listed["ordinal"], **listed["group"]}
         assert report["groups"][listed["ordinal"] - 1] == group
     assert report["figures"]["groups"] == {
@@ -102,34 +102,15 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
             "one_score": 0, "explained": 31,
             "same_explanations": 1,
     }  # fmt: skip
-    assert report["worst"][0]["group"]["key"] == "lost"
-    assert [t["group"]["key"] for t in report["disputed"]] == [
+    assert [t["group"]["key"] for t in report["worst"]] == [
+        "lost",
         "g0",
         "g6",
         "g12",
         "g18",
         "g24",
+        "same",
     ]
-
-
-def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
-    """Without labels, the groups whose judges differ most are disputed."""
-    near, far = scored("near", 0.5, 0.6), scored("far", 0.5, 0.6)
-    for group, judges in (
-        (near, {"a": 0.3, "b": 0.6}),
-        (far, {"a": 0.1, "b": 0.9}),
-    ):
-        group["trajectories"][0]["ruler"]["judges"] = judges
-    write(tmp_path / "s.jsonl", [near, far])
-    output = ruler("report", "s.jsonl").stdout
-    disputed = output[
-        output.index(
-            "most disputed groups (the judges of the panel furthest apart)"
-        ) :
-    ]
-    assert disputed.index("far    apart by 0.80") < disputed.index(
-        "near   apart by 0.30"
-    )
 
 
 def test_explanations_of_a_panel(ruler: Ruler, tmp_path: Path) -> None:
@@ -172,9 +153,7 @@ def test_hostile_json(ruler: Ruler, tmp_path: Path) -> None:
     )
     done = ruler("report", "s.jsonl", "--json")
     assert RAW.findall(done.stdout) == []
-    assert [
-        t["group"]["key"] for t in json.loads(done.stdout)["disputed"]
-    ] == keys
+    assert [t["group"]["key"] for t in json.loads(done.stdout)["worst"]] == keys
     assert [one["key"] for one in json.loads(done.stdout)["groups"]] == keys
     write(tmp_path / "h.jsonl", hostile())
     done = ruler("report", "h.jsonl", "--json")

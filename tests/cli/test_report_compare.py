@@ -55,14 +55,6 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     same_screen("report_two", done.stdout)
 
 
-def test_group(ruler: Ruler, tmp_path: Path) -> None:
-    """`--group` shows one group with both scores and explanations, then what the rollouts did, once."""
-    two_judges(tmp_path)
-    done = ruler("report", "a.jsonl", "b.jsonl", "--group", "turned")
-    assert (done.returncode, done.stderr) == (0, "")
-    same_screen("report_two_group", done.stdout)
-
-
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` prints the same as one object with stable keys."""
     two_judges(tmp_path)
@@ -127,23 +119,6 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         [0.3, 0.7],
         [0.9, 0.1],
     )
-    group = json.loads(
-        ruler(
-            "report", "a.jsonl", "b.jsonl", "--json", "--group", "turned"
-        ).stdout
-    )
-    assert list(group) == [
-        "version", "files", "ordinal", "same_key", "group", "problems", "first_problems",
-    ]  # fmt: skip
-    assert (group["ordinal"], group["same_key"]) == (8, 0)
-    assert list(group["group"]) == [
-        "ordinal", "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools", "rubric",
-    ]  # fmt: skip
-    assert list(group["group"]["rollouts"][0]) == ["a", "b", "lines", "same_as"]
-    assert [r["b"]["explanation"] for r in group["group"]["rollouts"]] == [
-        "about 0.9",
-        "about 0.1",
-    ]
 
 
 def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
@@ -209,12 +184,6 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     )
     result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     assert (result["problems"], len(result["first_problems"])) == (10, 10)
-    group = ruler("report", "a.jsonl", "b.jsonl", "--group", "other")
-    assert group.returncode == 2
-    assert (
-        "a.jsonl and b.jsonl: group 'other' left out: its rollouts"
-        in group.stderr
-    )
 
 
 def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
@@ -249,42 +218,6 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
         assert [one["b"]["scores"] for one in got["differ"]] == [
             one["b"]["scores"] for one in want["differ"]
         ]
-
-
-def test_same_key(ruler: Ruler, tmp_path: Path) -> None:
-    """Groups of one key are compared by their rollouts; the first 20 are shown, others are counted."""
-    for name, order in (("a", 1), ("b", -1)):
-        groups = [
-            scored(f"{i}", i / 50, 0.7) | {"group_id": "same"}
-            for i in range(25)
-        ]
-        write(
-            tmp_path / f"{name}.jsonl",
-            [scored("first", 0.1, 0.2), *groups[::order]],
-        )
-    done = ruler("report", "a.jsonl", "b.jsonl", "--group", "same")
-    assert (done.returncode, done.stderr) == (
-        0, "ruler: 5 more groups with this key\n",
-    )  # fmt: skip
-    assert done.stdout.count("group same ─") == 20
-    page = json.loads(
-        ruler(
-            "report", "a.jsonl", "b.jsonl", "--group", "same", "--json"
-        ).stdout
-    )
-    assert page["same_key"] == 24
-    assert page["group"]["distance"] == 0
-    i = page["ordinal"] - 2
-    assert (
-        page["group"]["a"]["scores"]
-        == page["group"]["b"]["scores"]
-        == [i / 50, 0.7]
-    )
-    assert (
-        f"{i}-0 truth"
-        in page["group"]["rollouts"][0]["lines"][0]
-        + page["group"]["context"][0]
-    )
 
 
 def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
@@ -339,8 +272,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl lost.jsonl", "a.jsonl and lost.jsonl: no rollout has a score in both files; see why with "
          "`ruler report lost.jsonl`"),
         ("a.jsonl half.jsonl", "a.jsonl and half.jsonl: no rollout has a score in both files"),
-        ("a.jsonl b.jsonl --group turnd", "a.jsonl and b.jsonl: there is no group `turnd`; the nearest is "),
-        ("a.jsonl few.jsonl --group turned", "a.jsonl and few.jsonl: group 'turned' left out: only in the "),
+        ("a.jsonl b.jsonl --group turned", "--group takes one scored file"),
         ("a.jsonl none.jsonl", "none.jsonl: no such file"),
         ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: a report is a local file; end its name in .html"),
         ("a.jsonl alien.jsonl -o x.html", "a.jsonl and alien.jsonl: no group in common"),
@@ -372,7 +304,6 @@ def test_mistakes(
         tmp_path / "half.jsonl",
         [scored("lost", 0.1, 0.2), scored("g0", None, None)],
     )
-    write(tmp_path / "few.jsonl", [scored("g0", 0.1, 0.2)])
     done = ruler("report", *args.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ruler: {sentence}")
@@ -389,22 +320,6 @@ def test_hostile(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert RAW.findall(done.stdout) == []
     assert widest(done.stdout) <= columns
-    for key in (
-        "[/red]",
-        "it's",
-        "-o",
-        "$'\\x1b[31mred\\x1b[0m\\x07\\x1b]0;title\\x07'",
-    ):
-        done = ruler(
-            "report",
-            "a.jsonl",
-            "b.jsonl",
-            f"--group={key}",
-            COLUMNS=str(columns),
-        )
-        assert done.returncode == 0, done.stderr
-        assert RAW.findall(done.stdout) == []
-        assert widest(done.stdout) <= columns
     done = ruler("report", "a.jsonl", "b.jsonl", "--json")
     assert RAW.findall(done.stdout) == []
     assert json.loads(done.stdout)["paired"]["groups"] == len(hostile())

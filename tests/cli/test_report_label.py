@@ -64,7 +64,6 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
             ("-o", "l.html", "--max-groups", "3"),
             "--label draws from all groups",
         ),
-        (("-o", "-", "--open"), "-o - and --open"),
     ],
 )
 def test_mistakes(

@@ -377,8 +377,8 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     ("args", "message"),
     [
         ("a.jsonl b.jsonl none.jsonl", "none.jsonl: no such file"),
-        ("a.jsonl b.jsonl c.jsonl --group x", "--group and --max-groups are not for a trend"),
-        ("a.jsonl b.jsonl c.jsonl -o x.html --max-groups 3", "--group and --max-groups are not for a trend"),
+        ("a.jsonl b.jsonl c.jsonl --group x", "--group takes one scored file"),
+        ("a.jsonl b.jsonl c.jsonl -o x.html --max-groups 3", "--max-groups is not for a trend"),
         ("a.jsonl b.jsonl c.jsonl -o b.jsonl", "b.jsonl: a report is a local file"),
         ("a.jsonl b.jsonl c.jsonl -o x.html --json", "--json and a page"),
         ("raw.jsonl lost.jsonl empty.jsonl", "empty.jsonl: holds no records"),

@@ -45,7 +45,7 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     assert (done.returncode, summary["exit_code"], summary["version"]) == (
         0,
         0,
-        3,
+        4,
     )
     assert (summary["input"], summary["output"]) == ("in.jsonl", "out.jsonl")
     assert summary["output_state"] == "written"

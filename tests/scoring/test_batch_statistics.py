@@ -71,7 +71,7 @@ def test_ties_and_degraded_groups_are_counted() -> None:
 
 
 def test_every_pair_of_judges_is_counted() -> None:
-    """Each pair of a panel has its names and its correlation, and that of the errors if there are rewards."""
+    """Each pair of a panel has its names and its correlation."""
     rng = random.Random(10)
     every = []
     for _ in range(30):
@@ -89,10 +89,8 @@ def test_every_pair_of_judges_is_counted() -> None:
     ]
     for pair in figures:
         assert pair.correlation is not None
-        assert pair.errors is not None
         assert pair.correlation > 0.5
-        assert abs(pair.errors) < 0.3
-        assert pair.rollouts == pair.rewarded == 120
+        assert pair.rollouts == 120
 
 
 def test_contradictions_of_outcomes_are_listed() -> None:

@@ -276,8 +276,8 @@ class HtmlFile:
 class ReportPage:
     """The page of one scored file, or of two: its groups are on disk until those of the page are chosen.
 
-    These are the first group that is asked for and the `most` of the highest rank. Texts are those of the
-    highest rank, until the next does not fit into MOST_TEXTS.
+    These are the `most` of the highest rank. Texts are those of the highest rank, until the next does not fit
+    into MOST_TEXTS.
     """
 
     def __init__(
@@ -299,9 +299,7 @@ class ReportPage:
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
         self._spool = stack.enter_context(Scratch())
-        self._most = most
         self._best = Best[int](most)
-        self._asked: list[int] = []
         self._groups = 0
         # by number: the row, the explanations, the annotations with the text, and the fields of the record
         self._stored: dict[int, list[_Span]] = {}
@@ -331,18 +329,10 @@ class ReportPage:
     def _store(self, data: bytes) -> _Span:
         return len(data), self._spool.write(data)
 
-    def add(
-        self,
-        shown: RunGroup | ComparedGroup,
-        *,
-        asked: bool = False,
-    ) -> None:
-        """Add the next group; the first that is asked for is in the page, whatever its rank."""
+    def add(self, shown: RunGroup | ComparedGroup) -> None:
+        """Add the next group."""
         self._groups += 1
-        first = asked and not self._asked
-        if first:
-            self._asked.append(shown.number)
-        if not self._best.add(shown.rank, shown.number) and not first:
+        if not self._best.add(shown.rank, shown.number):
             return
         values, *kept = shown.kept
         if self.two:
@@ -362,8 +352,7 @@ class ReportPage:
                 rollout["second"] = second.as_json()
                 words.append(second.explanation)
         explanations = [
-            shorter(rolloutt_of_rollout, _EXPLANATION) or None
-            for rolloutt_of_rollout in words
+            shorter(explanation, _EXPLANATION) or None for explanation in words
         ]
         row = compact(_row(shown, task) | {"ids": ids})
         blocks = map(as_json, (row, explanations, text, values))
@@ -371,8 +360,7 @@ class ReportPage:
 
     def choose(self) -> LeftOut:
         """Choose the groups and the texts of the page, after the last group."""
-        chosen = dict.fromkeys((*self._asked, *self._best.ranked()))
-        self._chosen = list(chosen)[: self._most]
+        self._chosen = self._best.ranked()
         left = MOST_TEXTS
         for number in self._chosen:
             text = self._stored[number][2]

@@ -101,10 +101,7 @@ def test_by_hand(ruler: Ruler, tmp_path: Path) -> None:
     assert result["lengths"]["slope"] == pytest.approx(
         -0.1 / math.log2(135 / 37)
     )
-    assert (result["started_at"], result["over_time"]["left_out"]) == (
-        iso(NOON),
-        2,
-    )
+    assert result["started_at"] == iso(NOON)
     assert of([])["scores"] == {"bins": [], "mean": None, "sd": None}
 
 
@@ -172,7 +169,6 @@ def test_distinct_words() -> None:
         assert sum(result[name].values()) == 6000
         assert len(result[name]) < 30
     assert sum(result["failed_by_kind"].values()) == 3000
-    assert len(result["over_time"]["bins"]) <= 60
     assert held(1500) - held(1200) < 300 * 250
 
 

@@ -11,14 +11,6 @@ from ruler_cli.results.record import GroupRecord
 from tests.results.report.values import group
 
 
-def shortlist(*groups: GroupRecord, n: int = 5) -> Shortlist:
-    """Shortlist these groups."""
-    result = Shortlist(n)
-    for row in groups:
-        result.add(row)
-    return result
-
-
 def named(
     key: str,
     scores: list[float | None],
@@ -30,8 +22,8 @@ def named(
 
 
 def test_worst() -> None:
-    """A failed group of each kind stands first, then suspects, ties, unreliable ones, other failures."""
-    result = shortlist(
+    """A failed group of each kind stands first, then suspects, disputes, ties, unreliable ones, other failures."""
+    groups = (
         named("fine", [0.1, 0.9], reliability=1.0),
         named("shaky", [0.4, 0.5], reliability=0.3),
         named("tied", [0.5, 0.5], [0.0, 1.0]),
@@ -41,19 +33,18 @@ def test_worst() -> None:
         named("refused", [None], kind="refused"),
         named("not reached", [None], kind="budget"),
         named("stopped", [None], kind="interrupted"),
-        n=10,
+        named("against", [0.1, 0.9], [1.0, 0.0], reliability=0.9),
+        *[named("more", [0.2, 0.4], reliability=0.9) for _ in range(3)],
     )
-    assert [(t.group.key, t.because) for t in result.lists()["worst"]] == [
-        ("lost", "failed"),
-        ("refused", "failed"),
-        ("suspect", "suspect"),
-        ("tied", "tied"),
-        ("shaky", "unsure"),
-        ("lost too", "failed"),
+    result = Shortlist()
+    for row in groups:
+        result.add(row)
+    assert [(t.group.key, t.why, t.ordinal) for t in result.listed()] == [
+        ("lost", "failed: reply", 5),
+        ("refused", "failed: refused", 7),
+        ("suspect", "suspect", 4),
+        ("against", "1 of 1 pairs against rewards", 10),
+        ("tied", "tied, rewards differ", 3),
+        ("shaky", "reliability 0.30", 2),
+        ("lost too", "failed: reply", 6),
     ]
-    assert [t.why for t in result.lists()["worst"]][2:5] == [
-        "suspect",
-        "tied, rewards differ",
-        "reliability 0.30",
-    ]
-    assert [t.ordinal for t in result.lists()["worst"]] == [5, 7, 4, 3, 2, 6]

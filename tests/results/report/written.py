@@ -224,7 +224,6 @@ def comparison(
     target: Path,
     *,
     most: int = MOST_GROUPS,
-    asked: str = "",
 ) -> tuple[Page, LeftOut, list[LeftOutGroup]]:
     """The page of two files, its numbers, and the groups that are not compared."""
     left: list[LeftOutGroup] = []
@@ -238,6 +237,6 @@ def comparison(
         ]
         compared = Comparison(files, left.append)
         for group in compared.groups(page.keep):
-            page.add(group, asked=group.first.key == asked)
+            page.add(group)
         left_out = write_page(page, compared)
     return Page(target.read_text(encoding="utf-8")), left_out, left

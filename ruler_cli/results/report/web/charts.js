@@ -8,7 +8,6 @@ const CHARTS = {
   slots: slotChart,
   lengths: lengthChart,
   reliability: reliabilityChart,
-  failures: failureChart,
 };
 
 const ENOUGH = 10; // groups from which on a chart shows more than a list of them, as in figures.py
@@ -21,7 +20,6 @@ const SHOWN = {
   slots: ({ slots }) => (slots.bins.length > 1 ? slots.groups : 0),
   lengths: ({ lengths, groups }) => (differ(lengths.cells, "bytes") ? groups.scored : 0),
   reliability: ({ reliability }) => reliability.groups,
-  failures: ({ groups, over_time }) => (groups.failed && over_time.bins.length ? groups.all : 0),
 };
 
 /** Whether cells differ along an axis. */
@@ -104,14 +102,6 @@ function reliabilityChart({ reliability }) {
       label: "reliability",
       domain: [0, 1],
     }),
-  };
-}
-
-function failureChart({ over_time: time, groups }) {
-  return {
-    heading: "Failures over time",
-    sentence: `${whole(groups.failed)} of ${many(groups.all, "group")} failed.`,
-    ...failures(time),
   };
 }
 

@@ -14,7 +14,7 @@ function Tile({ name, value, more, means, conditions, bad }) {
 const FAST = 0.05; // seconds below which the time of a group is not that of a judge
 
 /** The figures that tell how the run went, of a judge with a model or an `embedded` one; one that tells nothing, as the cost of a free judge, is left out. */
-function tiles(f, lists, embedded) {
+function tiles(f, disputed, embedded) {
   const { groups, rollouts } = f;
   const share = (n) => percent(n / groups.scored);
   const found = [];
@@ -33,7 +33,7 @@ function tiles(f, lists, embedded) {
       name: "agreement",
       value: percent(f.against_label.agreement),
       more: "with the rewards",
-      conditions: lists.disputed.length ? { where: "disputed", sort: "-disagreement" } : undefined,
+      conditions: disputed ? { where: "disputed", sort: "-disagreement" } : undefined,
     });
   if (rollouts.suspect)
     found.push({ name: "suspect", value: whole(rollouts.suspect), more: rollouts.suspect === 1 ? "rollout" : "rollouts", conditions: { flag: "suspect" }, bad: true });
@@ -169,17 +169,14 @@ function Shortlist({ id, title, note, entries, data, more = [] }) {
   </section>`;
 }
 
-function Shortlists({ data }) {
-  const { lists: { worst, disputed, others }, dispute } = data;
+function Worst({ data }) {
+  const { worst } = data;
   const counts = tally(data.rows).where;
-  const more = (...words) => words.filter((word) => counts.get(word));
-  const dotted = [...worst, ...disputed, ...others].some((entry) => entry.group.scores.some((score) => score !== null));
-  const [third, note] = worst.length || disputed.length ? ["Other groups", "The rest of the file."] : ["Groups", "All groups of the file; none stands out."];
+  const more = ["failed", "unreliable", "disputed"].filter((word) => counts.get(word));
+  const dotted = worst.some((entry) => entry.group.scores.some((score) => score !== null));
   return html`<div class="shortlists">
-    <${Shortlist} id="worst" title="Worst groups" note="Failed, suspect, tied though rewards differ, unreliable." entries=${worst} data=${data}
-      more=${more("failed", "unreliable")} />
-    <${Shortlist} id="disputed" title="Most disputed groups" note=${`By ${dispute}.`} entries=${disputed} data=${data} more=${more("disputed")} />
-    <${Shortlist} id="others" title=${third} note=${note} entries=${others} data=${data} />
+    <${Shortlist} id="worst" title="Groups, the worst first" note="Failed, suspect, against their rewards, tied though rewards differ, unreliable."
+      entries=${worst} data=${data} more=${more} />
   </div>
   ${dotted && html`<${StripLegend} data=${data} />`}`;
 }
@@ -222,8 +219,8 @@ function Overview({ data }) {
   return html`<section aria-labelledby="overview-head">
     <h2 id="overview-head">${verdict(figures)}</h2>
     <p class="judged">${judged(figures)}</p>
-    <ul class="tiles">${tiles(figures, data.lists, data.embedded).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
-    <${Shortlists} data=${data} />
+    <ul class="tiles">${tiles(figures, tally(data.rows).where.get("disputed"), data.embedded).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
+    <${Worst} data=${data} />
     <div class="beside">
       <${Reasons} figures=${figures} />
       <${OfJudge} facts=${data.facts} />

@@ -3,16 +3,6 @@
 // the width. Every mark is a link with a name, to the groups that it counts.
 
 const CHART_HEIGHT = 190;
-const MOMENTS = 8; // seconds of a run so short that fractions of a second would be marked
-const KIND_COLOURS = {
-  reply: "var(--kind-reply)",
-  transport: "var(--kind-transport)",
-  refused: "var(--kind-refused)",
-  too_long: "var(--kind-too-long)",
-  input: "var(--kind-input)",
-  budget: "var(--kind-budget)",
-  interrupted: "var(--kind-interrupted)",
-};
 
 /** A stretch in words. */
 function stretch(from, to, shown) {
@@ -22,8 +12,6 @@ function stretch(from, to, shown) {
 
 /** A share in percent, without digits that say nothing: "88%", "0.4%". */
 const percent = (x) => `${number(100 * x, x > 0 && x < 0.01 ? 1 : 0)}%`;
-
-const colourOf = (kind) => KIND_COLOURS[kind] ?? "var(--muted)";
 
 /** What both axes and marks share: no space wasted, text in the page's own font. */
 function drawn(width, options) {
@@ -140,62 +128,6 @@ function slotCurve(bins) {
 }
 
 const signed = (x) => (x > 0 ? "+" : "") + number(x, 3);
-
-/** Failed groups over time, piled by kind. */
-function failures({ bins }) {
-  const at = (x) => new Date(x * 1000);
-  const shown = (x) => moment(x).slice(0, 16);
-  const moments = bins.at(-1).to - bins[0].from < MOMENTS ? { ticks: "second", tickFormat: "%H:%M:%S" } : {};
-  const kinds = Object.keys(KIND_COLOURS).filter((kind) => bins.some((bin) => bin.failed[kind]));
-  const others = [...new Set(bins.flatMap((bin) => Object.keys(bin.failed)))].filter((k) => !kinds.includes(k));
-  const every = [...kinds, ...others];
-  const marks = bins.flatMap((bin) => {
-    let low = 0;
-    return every
-      .filter((kind) => bin.failed[kind])
-      .map((kind) => ({
-        colour: colourOf(kind),
-        from: at(bin.from),
-        to: at(bin.to),
-        low,
-        high: (low += bin.failed[kind]),
-        href: link({ where: "failed", kind, at: bin.values }),
-        name:
-          `${kindInWords(kind)}, ${stretch(...bin.values, shown)}: ${whole(bin.failed[kind])} of ` +
-          `${many(bin.groups, "group")} failed; show them`,
-      }));
-  });
-  return {
-    legend: every.map((kind) => ({ words: kindInWords(kind), colour: colourOf(kind), href: link({ where: "failed", kind }) })),
-    table: {
-      head: ["time (UTC)", "groups", ...every.map(kindInWords)],
-      rows: bins
-        .filter((bin) => bin.groups)
-        .map((bin) => [
-          stretch(...bin.values, shown),
-          whole(bin.groups),
-          ...every.map((kind) => whole(bin.failed[kind] ?? 0)),
-        ]),
-    },
-    draw: (width) =>
-      drawn(width, {
-        marginBottom: 46, // the labels of times have two lines
-        x: {
-          ...moments,
-          label: "time (UTC) →",
-          labelOffset: 42,
-          type: "utc",
-          domain: [at(bins[0].from), at(bins.at(-1).to)],
-        },
-        y: { label: "↑ failed groups", grid: true, ticks: ticks(Math.max(...marks.map((mark) => mark.high))) },
-        color: { type: "identity" },
-        marks: [
-          lib.rect(marks, { x1: "from", x2: "to", y1: "low", y2: "high", fill: "colour", insetLeft: 0.5, ...linked }),
-          lib.ruleY([0]),
-        ],
-      }),
-  };
-}
 
 /** Why a group has no scores, in words. */
 function kindInWords(kind) {
