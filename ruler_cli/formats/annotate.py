@@ -69,14 +69,14 @@ def annotate(
     return patches.apply()
 
 
-def edits(
+def new_members(
     value: JsonObject,
     form: Format,
     annotated: Sequence[Annotated],
     group_fields: JsonObject,
     on_failure: OnFailure,
-) -> Iterator[tuple[Path, NewMembers]]:
-    """Yield what `annotate` writes at each path of a record that is no text but a value."""
+) -> dict[str, Any]:
+    """Return what `annotate` writes, for a record that is not bytes but a value."""
     names = {"metrics", "logs", form.payload}
     for dotted in (form.reward, form.ruler, form.annotations):
         # a key may hold the dots itself
@@ -92,9 +92,14 @@ def edits(
         text = dump(members)
         return _Object(text, read_object(text))
 
+    changes: dict[str, Any] = {}
     writer = _Writer(form, on_failure)
-    for _, path, changes in writer.edits(object_at, annotated, group_fields):
-        yield path, changes
+    for _, path, new in writer.edits(object_at, annotated, group_fields):
+        holder = changes
+        for name in path:
+            holder = holder.setdefault(str(name), {})
+        holder.update(new)
+    return changes
 
 
 def _bytes_at(

@@ -102,13 +102,13 @@ def with_members(value: G, changes: Mapping[str, Any]) -> G:
     It raises what the kind of the object raises, if that allows no change.
     """
     if isinstance(value, Mapping):
+        copies_itself = isinstance(value, dict) or hasattr(
+            type(value), "__copy__"
+        )
         # a copy of others may share items
-        if isinstance(value, dict) or hasattr(type(value), "__copy__"):
-            with suppress(Exception):  # of a kind that refuses a change
-                twin: Any = copy.copy(value)
-                twin.update(changes)
-                return cast("G", twin)
-        return cast("G", {**value, **changes})
+        twin: Any = copy.copy(value) if copies_itself else dict(value)
+        twin.update(changes)
+        return cast("G", twin)
     copied: G = copy.copy(value)
     for name, changed in changes.items():
         if name == "ruler":
@@ -137,26 +137,28 @@ def with_changes(value: Any, changes: NewMembers) -> Any:
         # the trajectory once more, as JSON text
         text = inner_object(dump(value))
         return edited(text, changes) if text else value
-    new = dict[str, Any]()
     if isinstance(value, list):
-        items = value.copy()
-        for i, item in enumerate(items):
-            change = changes.get(str(i))
-            if change is not None:
-                items[i] = _changed(item, change)
-        return items
+        return [
+            _changed(item, changes.get(str(i))) for i, item in enumerate(value)
+        ]
+    new = dict[str, Any]()
+    removed = set[str]()
     for name, change in changes.items():
-        if change is not None:
+        if change is None:
+            removed.add(name)
+        else:
             new[name] = _changed(member(value, name), change)
-    copied: Any = with_members(value, new)
-    for name in changes.keys() - new.keys():
-        if isinstance(copied, MutableMapping):
-            copied.pop(name, None)
+    copied = with_members(value, new)
+    if isinstance(copied, MutableMapping):
+        for name in removed & copied.keys():
+            del copied[name]
     return copied
 
 
-def _changed(value: Any, change: NewMembers | bytes) -> Any:
-    """Return what stands for a member after a change; a value of a kind of its own becomes what JSON has for it."""
+def _changed(value: Any, change: NewMembers | bytes | None) -> Any:
+    """Return what stands for a value after a change; one of a kind of its own becomes what JSON has for it."""
+    if change is None:
+        return value
     if isinstance(change, bytes):
         return parse_value(change)
     if not isinstance(value, Mapping | list | str):

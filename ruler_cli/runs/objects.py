@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.values import EMPTY, first_at, lookup, parts, value_at
-from ruler_cli.formats.annotate import Annotated, edits
+from ruler_cli.formats.annotate import Annotated, new_members
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
 from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
 from ruler_cli.formats.names import PROMPTS
@@ -527,14 +527,7 @@ def judged_group(
             if apart:
                 annotation = {**annotation, "group": fields}
             annotated.append((rollout, annotation))
-        changes = dict[str, Any]()
-        for path, new in edits(
-            item.parsed, form, annotated, fields, on_failure
-        ):
-            holder = changes
-            for name in path:
-                holder = holder.setdefault(str(name), {})
-            holder.update(new)
+        changes = new_members(item.parsed, form, annotated, fields, on_failure)
         notes = _notes(form, changes, annotated)
         trajectories += notes
         lacks_score = all(note["score"] is None for note in notes)
