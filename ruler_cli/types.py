@@ -6,7 +6,7 @@ import math
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime
@@ -499,8 +499,7 @@ class Request:
     `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
     do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
     `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is the system message that asks for
-    an object with the labels as keys in place of a list; empty if there is none. `earlier` writes the user message of
-    an earlier version's layout, under which a ledger may hold the reply; None if it is the same.
+    an object with the labels as keys in place of a list; empty if there is none.
     """
 
     system: str
@@ -522,9 +521,6 @@ class Request:
     pictures: Placed = ()
     picture_tokens: int = field(default=0, compare=False)
     keyed_system: str = field(default="", repr=False, compare=False)
-    earlier: Callable[[], str] | None = field(
-        default=None, repr=False, compare=False
-    )
 
     @property
     def by_probability(self) -> bool:

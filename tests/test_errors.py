@@ -197,7 +197,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "cannot be used as a ledger": partial(
             scored, ScoreSettings(judge=at("x"), ledger=odd)
         ),
-        "and of several ledgers": partial(
+        "cannot be read as a ledger": partial(
             scored,
             ScoreSettings(
                 judge=at("x"),

@@ -299,61 +299,10 @@ def test_refusal(ruler: Ruler, tmp_path: Path) -> None:
         assert "Invalid image: it is too small." in group["ruler"]["reason"]
 
 
-TOO_MANY = {
-    "Too many images provided. This model supports up to 7 images": 7,
-    "Too much media: 0 document pages + {sent} images > 7": 7,
-    "too many images and documents: {sent} + 0 > 7": 7,
-    "At most 7 image(s) may be provided in one request.": 7,
-    "Image count {sent} exceeds limit 7 per request.": 7,
-    "Exceeded maximum number of images (7) allowed in the request.": 7,
-    "Too many images in request. Max is 7.": 7,
-    "Too many images in request: {sent} images provided, but the model supports a maximum of 7 images.": 7,
-    "request contains {sent} images, exceeding the maximum of 7 allowed per request": 7,
-    "Please use fewer than 8 images in your request to models/gemini-3.5-flash": 7,
-    "too many images in the message, max allowed is 7": 7,
-    "You can only include 7 image links": 7,
-    "a request carries at most 7 images.": 7,
-    "You set image=7 (or defaulted to 1) in `--limit-mm-per-prompt`, but found {sent} items in the same prompt.": 7,
-    "litellm.BadRequestError: gpt-4o-2024-08-06: the number of images, {sent}, is above what this model takes: 7": 7,
-    "messages.0.content.27.image.source.base64.data: At least one of the image dimensions exceed max allowed size "
-    "for many-image requests: 2000 pixels": 20,
-}  # fmt: skip
-
-
 def test_too_many(
     ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    """A judge that takes fewer pictures in a request is shown fewer rollouts, then fewer pictures, which is told."""
-    truths = [0.1, 0.9, 0.3, 0.7]
-    for message, most in TOO_MANY.items():
-        for each, left in ((3, 0), (10, 28 if most == 7 else 0)):
-            # of ten pictures of each rollout a window of two can show three
-            with subtests.test(message, each=each), PictureJudge() as judge:
-                judge.refusal, judge.most = message, most
-                pictures = [
-                    [part(i / 100) for i in range(each - 1)] + [part(t)]
-                    for t in truths
-                ]
-                write(
-                    tmp_path / "in.jsonl", [rollout(*own) for own in pictures]
-                )
-                way = asked(judge, "--pictures", "send", "--ledger", "none")
-                done = ruler(*SCORE, *way)
-                assert done.returncode == 0, done.stderr
-                (scores,) = scores_in(tmp_path / "out.jsonl")
-                assert ranks(scores) == ranks(truths)
-                (group,) = judged(tmp_path / "out.jsonl")
-                out = group["ruler"]["pictures_left_out"]
-                assert out == left
-                assert ("without some of their pictures" in done.stderr) == (
-                    out > 0
-                )
-
-
-def test_too_many_for_good(
-    ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
-    """A group that cannot be shown a picture of each of two rollouts fails, with the remedy; none is judged unseen."""
+    """A group with pictures that the judge does not take fails with the remedy; none is judged unseen."""
     for message, remedy in {
         "At most 0 image(s) may be provided in one prompt.": "--pictures leave",
         "At most 1 image(s) may be provided in one prompt.": "--set most_pictures",
@@ -435,7 +384,7 @@ def test_looking(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_estimates(ruler: Ruler, tmp_path: Path) -> None:
-    """`check` counts the tokens of pictures by the rule of the judge's provider."""
+    """`check` counts the tokens of pictures by their area."""
     large = {
         "type": "image_url",
         "image_url": {"url": address(png(0.4, 1000, 750))},
@@ -445,14 +394,8 @@ def test_estimates(ruler: Ruler, tmp_path: Path) -> None:
         [rollout(large, text="Done!"), rollout(part(0.2))],
     )
     text = tokens_of(ruler, "openai/gpt-4o", "--pictures", "leave")
-    for model, tokens in {
-        "openai/gpt-4o": 85 + 4 * 170 + 85 + 170,
-        "anthropic/claude-sonnet-4-5": 1000 + 1,
-        "gemini/gemini-2.5-pro": 2 * 258 + 258,
-    }.items():
-        assert tokens_of(ruler, model) - text == pytest.approx(
-            tokens, abs=30
-        ), model
+    counted = tokens_of(ruler, "openai/gpt-4o") - text
+    assert counted == pytest.approx(1000 + 1, abs=30)
 
 
 def tokens_of(ruler: Ruler, model: str, *options: str) -> float:

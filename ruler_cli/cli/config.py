@@ -113,8 +113,10 @@ def _facts(ctx: Any, options: Options, *, every: bool) -> dict[str, Any]:
         origin = options.origin(name)
         fact = {"value": value, "from": origin.place}
         if every:
-            shown[long_name(name)] = fact | {"help": setting_of(name).help}
-        elif value not in (None, False, []) and (name in names or origin.rank):
+            fact["help"] = setting_of(name).help
+        stated = value not in (None, False, [])
+        named = name in names or origin.rank
+        if every or (stated and named):
             shown[long_name(name)] = fact
     judges = judges_of(options) if "model" in names else []
     file = options.file

@@ -32,7 +32,11 @@ _CONTENTS = {
 
 
 def refuse(
-    error: UnknownShapeError, source: str, options: Options, *, check: bool
+    error: UnknownShapeError,
+    source: str,
+    options: Options,
+    *,
+    check: bool,
 ) -> UnknownShapeError:
     """Return the error of an unknown shape with the reason, or the command that proposes; `check` prints it."""
     row = propose(error.values)
@@ -52,9 +56,14 @@ def refuse(
         command = f"ruler check {shell_word(Location(source).public)}"
         error = error.with_parts(remedy=f"`{command}` proposes how to read it")
     if check and options.as_json:
-        reasons = [error.brief]
-        verdict = {"version": 3, "ready": False, "not_ready": reasons}
-        print_json({**verdict, "proposal": facts})
+        print_json(
+            {
+                "version": 3,
+                "ready": False,
+                "not_ready": [error.brief],
+                "proposal": facts,
+            }
+        )
     return error
 
 
@@ -71,8 +80,12 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
     for field, origin in options.origins.items():
         if origin.rank == COMMAND_LINE and field not in (*_PARTS, "as_json"):
             words += map(shell_word, option_words(field, origin.value))
-    command = ["ruler check", shell_word(Location(source).public), *words]
-    return {"paths": paths, "flags": flags, "command": " ".join(command)}
+    name = shell_word(Location(source).public)
+    return {
+        "paths": paths,
+        "flags": flags,
+        "command": " ".join(["ruler check", name, *words]),
+    }
 
 
 def _print_page(facts: dict[str, Any]) -> None:

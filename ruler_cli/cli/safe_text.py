@@ -48,16 +48,13 @@ def shell_word(text: str) -> str:
 
 
 def _in_shell(character: str) -> str:
-    if character in "'!" or not (
-        character.isascii() or character.isprintable()
-    ):
+    plain = character.isascii() or character.isprintable()
+    if character in "'!" or not plain:
         data = character.encode(errors="surrogateescape")
         return "".join(f"\\{byte:03o}" for byte in data)
-    return (
-        character.encode("unicode_escape").decode()
-        if character.isascii()
-        else character
-    )
+    if character.isascii():
+        return character.encode("unicode_escape").decode()
+    return character
 
 
 def visible(text: str) -> str:
@@ -68,13 +65,11 @@ def visible(text: str) -> str:
 def escape(character: str) -> str:
     """Return a character as `\\xHH`, `\\uHHHH` or `\\UHHHHHHHH`, as a shell reads it."""
     code = ord(character)
-    return (
-        f"\\x{code:02x}"
-        if code < 128
-        else f"\\u{code:04x}"
-        if code < 65536
-        else f"\\U{code:08x}"
-    )
+    if code < 128:
+        return f"\\x{code:02x}"
+    if code < 65536:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
 
 
 def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
@@ -89,11 +84,11 @@ def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
 
     if key and plain(key) and key == key.strip() and not key.startswith("$'"):
         return key
-    return (
-        "$'"
-        + "".join(c if plain(c) and c not in "\\'" else escape(c) for c in key)
-        + "'"
-    )
+    characters = []
+    for character in key:
+        as_it_is = plain(character) and character not in "\\'"
+        characters.append(character if as_it_is else escape(character))
+    return f"$'{''.join(characters)}'"
 
 
 def parse_key(text: str) -> str:

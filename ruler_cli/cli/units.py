@@ -23,11 +23,9 @@ _MINUTE, _HOUR = 60, 3600
 
 def count(number: int, what: str) -> str:
     """Return a number with its noun, e.g. `1 group`, `2 groups`."""
-    return (
-        f"1 {what}"
-        if number == 1
-        else f"{number} {_PLURALS.get(what, what + 's')}"
-    )
+    if number == 1:
+        return f"1 {what}"
+    return f"{number} {_PLURALS.get(what, what + 's')}"
 
 
 def columns(
@@ -69,11 +67,9 @@ def seconds(number: float) -> str:
     """Return a duration in s, min or h."""
     if number < _MINUTE:
         return f"{number:.1f} s"
-    return (
-        f"{number / _MINUTE:.1f} min"
-        if number < _HOUR
-        else f"{number / _HOUR:.1f} h"
-    )
+    if number < _HOUR:
+        return f"{number / _MINUTE:.1f} min"
+    return f"{number / _HOUR:.1f} h"
 
 
 def usd(amount: float) -> str:
@@ -85,15 +81,15 @@ def usd(amount: float) -> str:
     return f"${amount:.4f}" if amount >= 0.0001 else f"${amount:.1e}"
 
 
-def rounded(usd: float, *, up: bool | None = None) -> str:
+def rounded(usd: float, *, up: bool = False) -> str:
     """Return USD to the cent, below ten cents to two significant digits: a small amount is not 0."""
-    from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+    from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 
     exact = Decimal(f"{usd:.9g}")
-    digits = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
-    rounding = (
-        ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
-    )
+    digits = 2
+    if usd and usd < 0.1:
+        digits = 1 - exact.adjusted()
+    rounding = ROUND_CEILING if up else ROUND_HALF_EVEN
     return f"{exact.quantize(Decimal(1).scaleb(-digits), rounding):f}"
 
 

@@ -162,8 +162,8 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
     unified = pa.unify_schemas(schemas, promote_options="permissive")
     wider = unified.field("x").type
     name = str(wider)
-    levels = accumulate((c == "<") - (c == ">") for c in name)
-    if "struct<>" in name or max(levels) > _DEEPEST:
+    steps = ((c == "<") - (c == ">") for c in name)
+    if "struct<>" in name or max(accumulate(steps)) > _DEEPEST:
         return None
     return wider
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import reading
-from ruler_cli.settings import suggestions
 from ruler_cli.types import value
 
 if TYPE_CHECKING:
@@ -140,9 +139,7 @@ class Location:
                     0 if self.stream else name, closefd=not self.stream
                 )
             except (FileNotFoundError, NotADirectoryError):
-                remedy = suggestions.other_file(
-                    name, "check the path, or give `-` for stdin"
-                )
+                remedy = "check the path, or give `-` for stdin"
                 raise UsageError("no such file", remedy, place=name) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe

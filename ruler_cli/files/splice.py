@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from ruler_cli.errors import UnreadableError
@@ -103,10 +104,9 @@ class Patches:
             else:
                 self._set(member[1:], value)
         if removed:
-            self.drop(
-                [span for _, span in obj.every],
-                [key in removed for key, _ in obj.every],
-            )
+            spans = [span for _, span in obj.every]
+            dropped = [key in removed for key, _ in obj.every]
+            self.drop(spans, dropped)
         if added:
             new = encode_members(added)
             end = obj.start + 1
@@ -151,15 +151,18 @@ class Patches:
                 any_left = True
             elif any_left:
                 self.replace(spans[i - 1][1], end, b"")
-            else:  # up to the next item
-                is_last = i + 1 == len(spans)
-                self.replace(start, end if is_last else spans[i + 1][0], b"")
+            elif i + 1 < len(spans):
+                following, _ = spans[i + 1]
+                self.replace(start, following, b"")
+            else:
+                self.replace(start, end, b"")
 
     def apply(self) -> bytes:
         """Return the text with every replacement."""
         out = []
         at = 0
-        for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
+        edits = sorted(self.edits, key=itemgetter(0, 1))
+        for start, end, new in edits:
             out += [self.raw[at:start], new]
             at = end
         out.append(self.raw[at:])
@@ -218,7 +221,9 @@ def _value_end(raw: bytes, at: int) -> int:
 
 def end_of(raw: bytes, at: int) -> int | None:
     """Return the index behind the value that starts at `at`; None if the text ends first or none starts."""
-    if match := _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at):
+    match = _value(_QUOTED).match(raw, at)
+    match = match or _value(_TEXT).match(raw, at)
+    if match:
         return match.end()
     if raw[at : at + 1] not in (b"{", b"["):
         return None

@@ -68,9 +68,11 @@ def first(values: Iterable[T]) -> T | None:
 
 def first_at(record: Any, *paths: str) -> Any:
     """Return the first value at these dotted paths that is not null; None if there is none."""
-    return first(
-        value for path in paths if (value := lookup(record, path)) is not None
-    )
+    for path in paths:
+        value = lookup(record, path)
+        if value is not None:
+            return value
+    return None
 
 
 def first_of(record: JsonObject, names: Names) -> Any:

@@ -109,13 +109,16 @@ class JsonText:
             return
         step, rest = steps[0], steps[1:]
         is_name = step[0] == "."
-        opens = self.byte()
-        if opens not in OPENING if is_name else opens != step[:1].encode():
+        # a name may be that of an item, by its index
+        openings = OPENING if is_name else (step[:1].encode(),)
+        if self.byte() not in openings:
             self.value()
             return
         has_entry = False
         for key in self.entries():
-            if key != step[1:] if is_name else (step, key) == ("[1:]", "0"):
+            if is_name and key != step[1:]:
+                continue
+            if step == "[1:]" and key == "0":
                 continue
             if is_name and has_entry:
                 raise UnreadableError(f"has two members `{key}`")

@@ -88,8 +88,6 @@ class Reader:
     prompt: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     label_kind: str = ""
-    missing: dict[str, str | None] = field(default_factory=dict, compare=False)
-    """The user's path of the reward, until a record has a value there, with the nearest one."""
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -200,8 +198,6 @@ class Reader:
             name: values.at(path) for name, path in self.value_paths.items()
         }
         reward = changes.get("reward")
-        if reward is not None:
-            self.missing.clear()
         if "reward" not in changes:
             reward = rollout.reward
             if reward is None and not form.own_reward and form.reward:
@@ -498,9 +494,6 @@ def detect(
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader)
-        places = _holders(values)
-        if _lack(places, reward):
-            reader.missing[reward] = suggest_path(reward, places)
     if settings.format == "auto" and chosen.rank < 1:
         _refuse_prompts(name, reader, records)
     return reader
@@ -647,6 +640,7 @@ def _unknown_shape(
 
 _NO_LONGER_READ = {
     "AutoGen 0.2": '"human_input":[',
+    "AutoGen": '"type":"TextMessage"',
     "CrewAI": '"tasks_output":[{',
     "ADK evaluations": '"finalEvalStatus":',
     "DeepEval": '"llmSpans":',

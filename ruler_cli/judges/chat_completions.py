@@ -17,7 +17,6 @@ import orjson
 
 from ruler_cli.judges.network import in_time
 from ruler_cli.judges.provider_errors import (
-    SAYS,
     ErrorResponse,
     classify,
     refuses_format,
@@ -30,7 +29,6 @@ from ruler_cli.judges.providers import (
     model_info,
     stated_limit,
 )
-from ruler_cli.judges.responses import response_arguments
 from ruler_cli.judges.schema import EXPLANATION, exactly, list_schema
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.parameters import body_of
@@ -94,7 +92,6 @@ _SYSTEM = (
 _SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
     (re.compile(words, re.IGNORECASE | re.DOTALL), name, before, after)
     for words, name, before, after in (
-        (SAYS["responses"], "responses", False, True),
         ("stream_options|include_usage", "stream", "counted", "plain"),
         (_STREAM, "stream", "", "counted"),
         (_SYSTEM, "merged", False, True),
@@ -104,7 +101,7 @@ _SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
 _ENTRY_KEY = re.compile('"(?:score|criteria)"')
 """Key of an entry: a reply with one has the judge's mistakes, and not those of its form."""
 _IN_A_ROW = 5
-"""Calls in a row without a usable answer, and none before, after which the next form is tried."""
+"""Replies in a row that cannot be used, and none before that can, after which the next form is tried."""
 
 
 def limits_named(
@@ -123,8 +120,7 @@ class AnswerFormat:
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
     answer; `max_output` are the tokens that the model can write. `likely` is the number of likely tokens that are
     asked for where their probabilities are read. `merged`: both messages are sent as one of the user. `stream`:
-    the answer is asked for in pieces, with its tokens ("counted") or without. `responses`: the endpoint is asked
-    by the Responses API.
+    the answer is asked for in pieces, with its tokens ("counted") or without.
     """
 
     forms: tuple[Form, ...] = _LISTS
@@ -134,16 +130,6 @@ class AnswerFormat:
     likely: int = _LIKELY[0]
     merged: bool = False
     stream: Literal["", "counted", "plain"] = ""
-    responses: bool = False
-
-    @property
-    def others(self) -> list[AnswerFormat]:
-        """The formats with a later form, and the one with merged messages."""
-        later = [
-            replace(self, forms=self.forms[at:])
-            for at in range(1, len(self.forms))
-        ]
-        return later if self.merged else [*later, replace(self, merged=True)]
 
     def max_tokens(
         self,
@@ -224,7 +210,6 @@ class ChatJudge(Judge):
     _settled: bool = field(default=False, init=False)
     _given_up: tuple[Form, ...] = field(default=(), init=False)
     _failed: int = field(default=0, init=False)
-    _patience: int = field(default=_IN_A_ROW, init=False)
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -262,64 +247,42 @@ class ChatJudge(Judge):
                 answer.likely or answer.refusal
             ):
                 answer = no_probabilities("", answer.body)
-            if self._doubts(request, sent, answer):
-                return await self._in_other_forms(
-                    request, answer, http_requests
-                )
+            if not request.words:
+                self._doubt(request, sent, answer)
             if http_requests > 1:
                 return replace(answer, http_requests=http_requests)
             return answer
 
-    def _doubts(
+    def _doubt(
         self, request: Request, sent: AnswerFormat, answer: Reply | CallError
-    ) -> bool:
-        """Note an answer, until a usable one has come; tell if too many in a row were none."""
-        if (
-            self._settled
-            or request.words
-            or sent.forms != self.answer_format.forms
-        ):
-            return False
-        if isinstance(answer, Reply):
+    ) -> None:
+        """Give up a form in which too many replies in a row cannot be used, until one can.
+
+        Each was paid for, so a later form is tried once. If no form helps, the first is kept.
+        """
+        answer_format = self.answer_format
+        if self._settled or sent.forms != answer_format.forms:
+            return
+        other_cause: object
+        if isinstance(answer, CallError):
+            other_cause = not answer.body
+        else:
             self._settled = self.usable(answer, request)
             thought = answer.truncated and answer.thought
-            empty = not _ENTRY_KEY.search(answer.text)
-            counts = empty and not (self._settled or answer.refusal or thought)
-        else:
-            counts = (
-                answer.kind == "transport" and answer.sent and not answer.rate
-            )
-        self._failed += counts
-        return counts and self._failed >= self._patience
-
-    async def _in_other_forms(
-        self, request: Request, answer: Reply | CallError, http_requests: int
-    ) -> Reply | CallError:
-        """Give up a form that brings no usable answer, if it is the cause.
-
-        A reply was paid for, and the next call asks for the next form. An error is the form's if another form is
-        answered at once, and else that of the endpoint. If no form helps, the first is kept.
-        """
-        self._failed = 0
-        answer_format = self.answer_format
-        if isinstance(answer, Reply):
-            first, *rest = answer_format.forms
-            self._given_up += (first,)
-            self._settled = not rest
-            self._failed = _IN_A_ROW - 1  # a later form is tried once
-            self.steps += bool(rest)
-            forms = tuple(rest) or self._given_up
-            self.answer_format = replace(answer_format, forms=forms)
-            return replace(answer, http_requests=http_requests)
-        for further_format in answer_format.others:
-            http_requests += 1
-            further = await self._post(request, further_format)
-            if isinstance(further, Reply):
-                self.answer_format = further_format
-                self.steps += 1
-                return replace(further, http_requests=http_requests)
-        self._patience *= 2
-        return replace(answer, http_requests=http_requests)
+            entry = _ENTRY_KEY.search(answer.text)
+            other_cause = self._settled or answer.refusal or thought or entry
+        if other_cause:
+            return
+        self._failed += 1
+        if self._failed < _IN_A_ROW:
+            return
+        first, *rest = answer_format.forms
+        self._given_up += (first,)
+        self._settled = not rest
+        self._failed = _IN_A_ROW - 1
+        self.steps += bool(rest)
+        forms = tuple(rest) or self._given_up
+        self.answer_format = replace(answer_format, forms=forms)
 
     def has_another_form(self, steps: int) -> bool:
         """Return whether calls that failed since `steps` forms were given up may be answered in another form.
@@ -328,9 +291,9 @@ class ChatJudge(Judge):
         """
         if self.steps != steps and self.answer_format.forms != self._given_up:
             return True
-        if self._settled or not self._failed or self._patience > _IN_A_ROW:
+        if self._settled or not self._failed:
             return False
-        self._failed = self._patience - 1
+        self._failed = _IN_A_ROW - 1
         return True
 
     @abstractmethod
@@ -396,7 +359,6 @@ def first_format(
         thinking_tokens(params, thinks=model.reasoning is True),
         model.max_output if listed else None,
         stream="counted" if judge.params.get("stream") else "",
-        responses=openai and model.responses,
     )
 
 
@@ -420,8 +382,6 @@ def chat_arguments(
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or LIMITS[1]] = tokens
     body.pop("stream", None)
-    if how.responses:
-        return response_arguments(body)
     if how.stream:
         body["stream"] = True
     if how.stream == "counted":

@@ -1,12 +1,9 @@
-"""Judge behind an API of decision models: System One, or OpenAI's Decisions. One POST holds a text and typed questions.
-
-Both say the same in other words, so an endpoint that has one of them alone is asked by that.
-"""
+"""Judge behind an API of decision models, System One or OpenAI's Decisions: a POST holds a text and typed questions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
@@ -34,8 +31,6 @@ temperature top_p max_tokens max_completion_tokens max_output_tokens response_fo
 service_tier logprobs top_logprobs stream stream_options n stop tools tool_choice
 """)
 """Parameters of judges that write."""
-_NO_ROUTE = (404, 405)
-"""Statuses of an endpoint that lacks a path, or the model."""
 
 
 def systemone_body(request: Request) -> dict[str, Any]:
@@ -105,8 +100,6 @@ ROUTES = {
     "perplexity": Route("decisions", systemone_body),
 }
 """The way to ask by the API, or by the provider with a way of its own."""
-_OTHER = {"systemone": ROUTES["decisions"], "decisions": ROUTES["systemone"]}
-"""The way to ask an endpoint that has no such path."""
 
 
 def refuse_parameters(params: Mapping[str, Any]) -> None:
@@ -134,50 +127,28 @@ def unshown(request: Request) -> CallError | None:
 
 @dataclass(slots=True)
 class DecisionJudge(Judge):
-    """A decision model at an endpoint, asked by the API that the endpoint turns out to have."""
+    """A decision model at an endpoint."""
 
     model: str
     params: Mapping[str, Any]
     client: HttpClient
     route: Route
-    _answered: bool = field(default=False, init=False)
 
     async def ask(self, request: Request) -> Reply | CallError:
-        """Post once, and once more by the other API if the endpoint may lack this one."""
+        """Post once."""
         return await in_time(self.client.timeout, self._ask(request))
 
     async def _ask(self, request: Request) -> Reply | CallError:
         route = self.route
-        answer = await self._post(request, route)
-        http_requests = 1
-        # another call may have learned the API meanwhile
-        if _lacks_route(answer) and not (
-            self._answered and route is self.route
-        ):
-            other_route = _OTHER[route.path]
-            further = await self._post(request, other_route)
-            http_requests = 2
-            if not _lacks_route(further):
-                answer, route = further, other_route
-        if isinstance(answer, Reply):
-            self.route = route
-            self._answered = True
-        elif isinstance(answer, ErrorResponse):
-            # rows of the table are about the API
-            codes = f"{route.path} {answer.codes}"
-            secret = self.client.secret
-            answer = classify(
-                *answer._replace(codes=codes), secret, self.client.who
-            )
-        return replace(answer, http_requests=http_requests)
-
-    async def _post(
-        self, request: Request, route: Route
-    ) -> Reply | CallError | ErrorResponse:
         if route.write is systemone_body and (error := unshown(request)):
             return error
         body = route.body(self.model, self.params, request)
-        return await self.client.post(route.path, body)
+        answer = await self.client.post(route.path, body)
+        if isinstance(answer, ErrorResponse):
+            # rows of the table are about the API
+            answer = answer._replace(codes=f"{route.path} {answer.codes}")
+            return classify(*answer, self.client.secret, self.client.who)
+        return answer
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
@@ -186,7 +157,3 @@ class DecisionJudge(Judge):
 
     async def __aexit__(self, *_: object) -> None:
         await self.client.__aexit__()
-
-
-def _lacks_route(answer: Reply | CallError | ErrorResponse) -> bool:
-    return isinstance(answer, ErrorResponse) and answer.status in _NO_ROUTE

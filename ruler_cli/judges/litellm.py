@@ -232,9 +232,6 @@ class LitellmJudge(ChatJudge):
         how: AnswerFormat,
     ) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
-        how = replace(
-            how, responses=False
-        )  # litellm's own way has another form
         asked = chat_arguments(self.model, self.params, request, how)
         arguments = self._conduct() | asked
         if (

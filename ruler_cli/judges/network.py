@@ -28,10 +28,9 @@ def proxy_of(base: str) -> str | None:
     host = parts.hostname
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not (host and proxy) or proxy_bypass(host):
+    if not (host and proxy) or proxy_bypass(parts.netloc):
         return None
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    if _is_excepted(host, port, proxies.get("no", "")):
+    if _is_in_network(host, proxies.get("no", "")):
         return None
     kind, _, rest = proxy.rpartition("://")
     if kind not in ("", "http", "https"):
@@ -50,25 +49,12 @@ def judge_through(proxy: str | None) -> str:
     )
 
 
-def _is_excepted(
-    host: str,
-    port: int | None,
-    listed: str,
-) -> bool:
-    """Return whether NO_PROXY lists a host: by a network, or by a name or address with its port."""
+def _is_in_network(host: str, listed: str) -> bool:
+    """Return whether NO_PROXY lists the network of an address, which Python does not look at."""
     for entry in re.split(r"[\s,]+", listed):
         with suppress(ValueError):
-            if ip_address(host) in ip_network(entry.strip("[]"), strict=False):
+            if ip_address(host) in ip_network(entry, strict=False):
                 return True
-        name, _, stated = entry.rpartition(":")
-        name = (
-            (name if stated == str(port) else entry)
-            .strip("[]")
-            .lstrip("*.")
-            .lower()
-        )
-        if name and f".{host}".endswith(f".{name}"):
-            return True
     return False
 
 

@@ -21,8 +21,7 @@ class HttpJudge(ChatJudge):
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         body = chat_body(self.model, self.params, request, how)
-        path = "responses" if how.responses else "chat/completions"
-        return await self.client.post(path, body)
+        return await self.client.post("chat/completions", body)
 
     async def __aenter__(self) -> Self:
         """Open the connections."""

@@ -1,10 +1,8 @@
 """Error responses of providers → kind, scope and remedy of a failed call, in one table.
 
-Headers of a response tell what rate limits leave; with the message of an error they tell the seconds to wait.
-A header or message about this call goes before one about a limit: `retry-after-ms` and `Retry-After`, then a
-delay in the message, then `…ratelimit…reset…`. No value raises, and no result is negative, infinite or NaN. A
-litellm proxy with too many calls in flight names a minute, although one of them may end at once: that is
-ignored.
+Headers of a response tell what rate limits leave, and `retry-after-ms`, `Retry-After` or the message of an error
+the seconds to wait. No value raises, and no result is negative, infinite or NaN. A litellm proxy with too many
+calls in flight names a minute, although one of them may end at once: that is ignored.
 
 Reads the bodies of errors in all providers' spellings, and the context and the request's size in tokens
 that the message of an error states.
@@ -32,7 +30,6 @@ from ruler_cli.judges.replies import (
     reply_in,
     without_key,
 )
-from ruler_cli.judges.responses import completion_of
 from ruler_cli.judges.streams import chunks_of, is_stream, joined
 from ruler_cli.types import (
     BOM,
@@ -63,12 +60,6 @@ class ErrorRule(NamedTuple):
     scope: Scope | Literal["rate"]
     says: Sequence[str] = ()
     remedy: str = ""
-    name: str = ""
-
-    @property
-    def pattern(self) -> str:
-        """The pattern of all that it says."""
-        return "|".join(self.says)
 
     def applies(
         self,
@@ -80,9 +71,8 @@ class ErrorRule(NamedTuple):
         if status < 300 and self.says and "200" not in statuses:
             status = 400
         listed = str(status) in statuses or f"{status // 100}xx" in statuses
-        return (
-            listed and re.search(self.pattern, text, re.IGNORECASE) is not None
-        )
+        pattern = "|".join(self.says)
+        return listed and re.search(pattern, text, re.IGNORECASE) is not None
 
 
 _ADDRESS = "is the endpoint's address right? It usually ends in /v1"
@@ -90,11 +80,6 @@ _ROWS = tomllib.loads(
     Path(__file__).with_name("errors.toml").read_text("utf-8")
 )
 TABLE = tuple([ErrorRule(**row) for row in _ROWS["rules"]])
-SAYS = {rule.name: rule.pattern for rule in TABLE}
-"""Patterns of rules that have a name."""
-_MANY_FROM = 20
-"""Pictures of a request from which on Anthropic's model takes none that is larger than others may be."""
-
 _AGAIN = ErrorRule("", "transport", "call")
 
 
@@ -128,12 +113,6 @@ def classify(
     rule = next((rule for rule in TABLE if rule.applies(status, text)), _AGAIN)
     rate = rule.scope == "rate"
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
-    # the server's own header on another try
-    retry = low.get("x-should-retry", "").lower()
-    if scope == "call" and retry == "false":
-        scope = "group"
-    elif scope == "group" and retry == "true" and status >= 400:
-        scope = "call"
     location = low.get("location", "") if status < 400 else ""
     stated = message or codes or location.removesuffix("/chat/completions")
     reason = f"{who} answered {status}: {clean(stated or 'no message', key)}"
@@ -143,7 +122,7 @@ def classify(
         rule.kind,
         reason,
         scope,
-        retry_after=retry_after(low, text, rate) if scope == "call" else None,
+        retry_after=retry_after(low, text) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
         billed=False,
         rate=rate,
@@ -173,30 +152,6 @@ def context_of(text: str) -> tuple[int, int] | None:
         if stated := pattern.search(text[:READ]):
             return int(stated["limit"]), int(stated["actual"])
     return None
-
-
-_COUNT = re.compile(r"(?<![\w./-])\d{1,5}(?![\w/-]|\.\w)")
-
-
-def most_pictures(error: CallError, sent: int) -> int:
-    """Return the most pictures of a request that an error allows, less than were sent; 0 if they are not its cause.
-
-    Of the numbers in the message the limit is the greatest below those sent. Without any half are tried.
-    """
-    _, _, message = error.reason.partition(": ")
-    if error.kind != "too_long" or not re.search(
-        SAYS["pictures"], message, re.IGNORECASE
-    ):
-        return 0
-    stated = (
-        [_MANY_FROM]
-        if SAYS["many"] in message
-        else map(int, _COUNT.findall(message))
-    )
-    limit = max(
-        (number for number in stated if 0 < number < sent), default=sent // 2
-    )
-    return limit - ("fewer than" in message)
 
 
 _CODES = words_of(
@@ -247,9 +202,6 @@ def read_response(
         value = parse_foreign(data)
         if error := _error_in(value):
             return _error_response(error, headers)
-        if value.get("object") == "response":
-            value = completion_of(value)
-            data = orjson.dumps(value)
     reply = reply_in(value, data, key)
     if isinstance(reply, Reply):
         return replace(reply, left=left_of(headers))
@@ -402,9 +354,6 @@ _LEAD = re.compile(
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
-_EPOCH = 1e9
-_EPOCH_MS = 1e11
-"""Numbers from here on are times and no spans: seconds since 1970, or milliseconds."""
 
 
 _REQUESTS = (
@@ -457,42 +406,18 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 def retry_after(
     headers: Mapping[str, str],
     message: str,
-    rate: bool,
     now: datetime | None = None,
 ) -> float | None:
-    """The seconds that a failed call is asked to wait; None if its headers and message name none.
-
-    `headers` are lowered. Some providers send the resets of limits with every response, so they count only
-    if a limit was exceeded (`rate`).
-    """
-    now = now or datetime.now(UTC)
+    """The seconds to wait before another try, as lowered headers or the message of an error name them, else None."""
     seconds = None
     if headers.get("rate_limit_type") != _IN_FLIGHT:
-        fine = headers.get("retry-after-ms", "")
-        coarse = _seconds(headers.get("retry-after", ""), now)
-        seconds = (
-            _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
-        )
-    if seconds is None:
-        seconds = delay_in(message)
-    if seconds is not None or not rate:
-        return seconds
-    # the latest reset of an exhausted limit; the next reset if no remainder is named
-    resets = [
-        (
-            headers.get(name.replace("reset", "remaining"), ""),
-            _seconds(value, now),
-        )
-        for name, value in headers.items()
-        if "ratelimit" in name and "reset" in name
-    ]
-    waits = [(left, wait) for left, wait in resets if wait is not None]
-    named = [
-        (float(left), wait) for left, wait in waits if _NUMBER.fullmatch(left)
-    ]
-    if named:
-        return max((wait for left, wait in named if left <= 0), default=None)
-    return min((wait for _, wait in waits if wait), default=None)
+        milliseconds = headers.get("retry-after-ms", "")
+        if _NUMBER.fullmatch(milliseconds):
+            seconds = _finite(float(milliseconds) / 1000)
+        else:
+            now = now or datetime.now(UTC)
+            seconds = _seconds(headers.get("retry-after", ""), now)
+    return delay_in(message) if seconds is None else seconds
 
 
 def delay_in(message: str) -> float | None:
@@ -508,23 +433,17 @@ def _seconds(
     value: str,
     now: datetime,
 ) -> float | None:
-    """The seconds of a header's value: a span, or a time in any of its forms, from `now` on."""
-    if not value or len(value) > _VALUE:
+    """The seconds of a header's value: a number, a span or a date, from `now` on."""
+    if len(value) > _VALUE:
         return None
     if _NUMBER.fullmatch(value):
-        number = float(value)
-        if number < _EPOCH:
-            return _finite(number)
-        return _finite(
-            number / (1 if number < _EPOCH_MS else 1000) - now.timestamp()
-        )
+        return _finite(float(value))
     if _DURATION.fullmatch(value):
         return _finite(_span(value))
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
-        with suppress(ValueError, TypeError, OverflowError, IndexError):
-            when = read(value)
-            when = when if when.tzinfo else when.replace(tzinfo=UTC)
-            return _finite((when - now).total_seconds())
+    with suppress(ValueError, TypeError, OverflowError, IndexError):
+        when = parsedate_to_datetime(value)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return _finite((when - now).total_seconds())
     return None
 
 

@@ -269,7 +269,6 @@ class ModelInfo:
 
     `context` and `max_output` are tokens. A model with `reasoning` bills more completion tokens than its
     answer shows; it is False for a listed model that the list does not mark. `pictures`: it reads them.
-    `responses`: it has no chat completions, only the Responses API.
     """
 
     price: Price | None = None
@@ -277,7 +276,6 @@ class ModelInfo:
     max_output: int | None = None
     reasoning: bool | None = None
     pictures: bool = False
-    responses: bool = False
 
 
 def model_info(name: str) -> ModelInfo:
@@ -289,7 +287,15 @@ def model_info(name: str) -> ModelInfo:
         entry.get("max_output_tokens"),
         entry.get("supports_reasoning", False) if entry else None,
         entry.get("supports_vision") is True,
-        entry.get("mode") == "responses",
+    )
+
+
+def lacks_chat(name: str) -> bool:
+    """Return whether a model of OpenAI's has the Responses API alone, by its name or by the list."""
+    if name.startswith("openai/responses/"):
+        return True
+    return (
+        name.startswith("openai/") and listed(name).get("mode") == "responses"
     )
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -29,6 +29,7 @@ from ruler_cli.judges.providers import (
     home_of,
     is_own_model,
     key_variables,
+    lacks_chat,
     missing_key,
     model_info,
     provider_of,
@@ -103,7 +104,7 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     if base is None:
         problem = "its address is not known; use --api-base URL (it usually ends in /v1)"
         raise UsageError(problem, place=f"judge {settings.label}")
-    check_address(base, query=False)
+    check_address(base)
     proxy_of(base)  # one that cannot be used is refused before anything is read
     key = key_for(settings, _provider(settings).key)
     return Endpoint(base, key, model_at_endpoint(settings))
@@ -225,13 +226,6 @@ def key_variable(settings: JudgeSettings) -> str | None:
 
 
 _PORTS = {"http": ":80", "https": ":443"}
-_AZURE = re.compile(
-    r"(?<=\.azure\.com)(?:/openai|/models(?:/.*)?)?$|/openai/(?:v1|deployments)\b[^?#]*(?:\?api-version=[^&#]*)?$"
-)
-"""Ends of Azure's addresses, of which OpenAI's protocol is spoken below /openai/v1."""
-_DEPLOYMENT = re.compile(
-    "/openai(?:/(?:deployments/(?P<name>[^/]+)|(?P<v1>v1)|.*))?(?:/.*)?$"
-)
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings|systemone|decisions)$|(?<=/v1)/(chat|models)$"
@@ -244,23 +238,14 @@ def cut_address(address: str) -> str:
 
     Ollama speaks the protocol of OpenAI below /v1, and its own below /api.
     """
-    cut = _AZURE.sub("/openai/v1", address.strip().rstrip("/"))
-    return (
-        _OLLAMA.sub(r"\1/v1", cut)
-        if _OLLAMA.search(cut)
-        else _PATHS.sub("", cut).rstrip("/")
-    )
+    address = address.strip().rstrip("/")
+    if _OLLAMA.search(address):
+        return _OLLAMA.sub(r"\1/v1", address)
+    return _PATHS.sub("", address).rstrip("/")
 
 
-def check_address(
-    base: str,
-    *,
-    query: bool = True,
-) -> None:
-    """Raise UsageError unless an address can be called; the message omits all that may hold a password.
-
-    `query`: it may have one.
-    """
+def check_address(base: str) -> None:
+    """Raise UsageError unless an address can be called; the message omits all that may hold a password."""
     try:
         parts = urlsplit(base)
         callable_ = (
@@ -274,7 +259,7 @@ def check_address(
         problem = "is not an http:// or https:// address with a host"
     elif parts.username or parts.password:
         problem = "holds a name or password"
-    elif not query and ("?" in base or "#" in base):
+    elif "?" in base or "#" in base:
         problem = (
             "holds more than the address of an endpoint, from `?` or `#` on"
         )
@@ -523,8 +508,9 @@ def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
     name, base, params = settings.model, settings.api_base, settings.params
     if base is not None:
         check_address(base)
-    if provider_of(name) == "azure":
-        name, base, params = _at_azure(name, base, params)
+    if lacks_chat(name):
+        # the provider stores no chat completion either
+        params = {"store": False, **params}
     typed = settings.spoken != "chat"
     kind = LitellmDecisionJudge if typed else LitellmJudge
     judge = kind(
@@ -540,30 +526,8 @@ def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
     return judge
 
 
-def _at_azure(
-    name: str, base: str | None, params: Mapping[str, Any]
-) -> tuple[str, str | None, Mapping[str, Any]]:
-    """Return name, address and parameters of a judge of Azure's, for litellm.
-
-    A pasted address names the deployment and the version of the API; litellm takes the address of the resource.
-    """
-    parts = urlsplit(base or os.environ.get("AZURE_API_BASE") or "")
-    pasted = _DEPLOYMENT.search(parts.path)
-    version = dict(parse_qsl(parts.query)).get("api-version")
-    if not (pasted or parts.query):
-        return name, base, params
-    if pasted:
-        parts = parts._replace(path=parts.path[: pasted.start()])
-        if pasted["name"]:
-            name = f"azure/{unquote(pasted['name'])}"
-        version = version or pasted["v1"]
-    if version:
-        params = {"api_version": version, **params}
-    return name, urlunsplit(parts._replace(query="")), params
-
-
 def _is_direct(settings: JudgeSettings) -> bool:
-    """Return whether a judge is asked directly by OpenAI's protocol or System One; litellm has the other protocols.
+    """Return whether a judge is asked directly by chat or an API of decision models; litellm has the other protocols.
 
     At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """
@@ -571,8 +535,11 @@ def _is_direct(settings: JudgeSettings) -> bool:
         return False
     provider = provider_of(settings.model)
     direct = settings.model.partition("/")[0] in _direct(settings)
-    if settings.via != "auto" or direct:
-        return settings.via != "litellm"
+    if settings.via != "auto":
+        return settings.via == "http"
+    if direct:
+        # at an address of the user's, any model may have the name
+        return not lacks_chat(settings.model) or bool(settings.api_base)
     return settings.api_base is not None and (
         provider is None or provider in PREFIXES
     )

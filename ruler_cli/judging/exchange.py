@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import TypeVar
 
-from ruler_cli.judges.provider_errors import most_pictures
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
     LETTERS,
@@ -94,8 +93,7 @@ class Overflow:
     """A context of `limit` tokens, named by the server, that the request's `actual` tokens do not fit.
 
     `target` is the value of `AskSettings.context_tokens` for a layout that fits; `error` is the group's if
-    it was laid out anew already. `state` lets the exchange go on. `pictures` are the most that a request may show, if
-    their number was the reason.
+    it was laid out anew already. `state` lets the exchange go on.
     """
 
     limit: int
@@ -103,7 +101,6 @@ class Overflow:
     target: int
     error: GroupError
     state: ExchangeState
-    pictures: int = 0
 
 
 Answer = PassScores | GroupError | Overflow
@@ -487,10 +484,7 @@ def _failed(
         error.kind, error.reason, cut=error.cut is not None
     )
     if error.context is None:
-        few = most_pictures(error, len(request.pictures))
-        return (
-            Overflow(0, 0, 0, group_error, state, few) if few else group_error
-        )
+        return group_error
     limit, actual = error.context
     # a prompt alone was cut, or no answer is written
     alone = error.cut or request.by_probability

@@ -26,11 +26,10 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     too_long,
     why_unaskable,
-    with_fewer_pictures,
 )
 from ruler_cli.prompting.questions import requests_about
 from ruler_cli.scoring.rewards import number, passed
-from ruler_cli.settings.models import FIRST_PASSES, AskSettings, ScoreSettings
+from ruler_cli.settings.models import FIRST_PASSES, ScoreSettings
 from ruler_cli.types import (
     NO_USAGE,
     UNANSWERED,
@@ -322,17 +321,14 @@ class _JudgePasses:
             answer = await self._answer(parts[0], state)
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
                 break
-            ask = self._with_less(answer)
-            if ask is None:
-                answer = answer.error
-                break
             further += 1
             state = answer.state
             error = answer.error
-            if not (error.cut or answer.pictures):
+            if not error.cut:
                 words = too_long(answer.actual, answer.limit)
                 error = GroupError("too_long", words)
-            self._ask, self.layout = ask, None
+            self._ask = replace(self._ask, context_tokens=answer.target)
+            self.layout = None
         self._count_passes(parts, least)
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
@@ -366,12 +362,6 @@ class _JudgePasses:
         )
         again = self._run.runner.settings.retry_failed
         return self._judge.most(requests, again=again)
-
-    def _with_less(self, overflow: Overflow) -> AskSettings | None:
-        """Return settings for a layout that fits; None if none would."""
-        if most := overflow.pictures:
-            return with_fewer_pictures(self._laid_out(), self._ask, most)
-        return replace(self._ask, context_tokens=overflow.target)
 
     async def more(self, passes: int) -> None:
         """Ask further passes, unless it is asked about each rollout: a second answer would be the first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -61,9 +61,8 @@ class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
     `context` is in tokens, `scale` what its replies in this run say of theirs. Without a `caller` only cached replies
-    count, and `unanswered` counts the requests that have none. `outdated` maps the keys of requests that an earlier
-    version has a reply of to why it no longer answers. `cut` is what the judge's server leaves of a prompt, in tokens,
-    once it has cut any.
+    count, and `unanswered` counts the requests that have none. `cut` is what the judge's server leaves of a prompt, in
+    tokens, once it has cut any.
     """
 
     caller: Caller | None
@@ -72,7 +71,6 @@ class PanelJudge:
     context: int | None = None
     stop_signal: StopSignal | None = None
     unanswered: int = 0
-    outdated: dict[bytes, str] = field(default_factory=dict)
     scale: Scale = field(default_factory=Scale)
     cut: int | None = None
     judge: Judge | None = None
@@ -172,10 +170,7 @@ class PanelJudge:
         is one to a prompt that was cut, if the judge can be asked.
         """
         try:
-            kept = cache.find(key)
-            if kept is None and (why := cache.earlier(request)):
-                self.outdated[key] = why
-            answer = kept or self._too_long(request)
+            answer = cache.find(key) or self._too_long(request)
             scoreless = (
                 request.by_probability
                 and isinstance(answer, Reply)
@@ -311,14 +306,6 @@ class Panel:
         )
         summary.retried = dict(sorted(retried.items()))
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
-
-    def outdated(self) -> Iterator[str]:
-        """Yield sentences on the replies of earlier versions that no longer answer."""
-        reasons = Counter(
-            why for judge in self.judges for why in judge.outdated.values()
-        )
-        for why, number in reasons.items():
-            yield f"kept replies that no longer answer: {number} ({why})"
 
 
 def cache_of(

@@ -83,11 +83,6 @@ _REPLY = 3
 _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
 _CORRECT = "correct the --ledger, or leave it out"
-NO_ADDRESS = (
-    "it was kept without the address of its judge, which may be the provider's"
-)
-OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
-"""Reasons for which a reply that an earlier version kept no longer answers."""
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
 ).encode
@@ -389,24 +384,6 @@ class ReplyCache:
         return at_address(
             key_of(self.model, self.params, request), self.address
         )
-
-    def earlier(self, request: Request) -> str:
-        """Return why a reply that an earlier version kept of a request no longer answers; empty without one."""
-        if self.ledger is None:
-            return ""
-        plain = replace(self, address="")
-        before = replace(
-            request, user=request.earlier() if request.earlier else ""
-        )
-        sources = [
-            (self.address, plain, request, NO_ADDRESS),
-            (before.user, self, before, OTHER_LAYOUT),
-            (before.user and self.address, plain, before, OTHER_LAYOUT),
-        ]
-        for there, cache, asked, why in sources:
-            if there and isinstance(self.find(cache.key(asked)), Reply):
-                return why
-        return ""
 
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return an earlier answer, with `cached` set; None if there is none."""

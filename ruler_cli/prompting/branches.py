@@ -11,6 +11,7 @@ order of the rollouts, and never the other way round, so the order does not reve
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -97,12 +98,15 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
             path = (*path, len(blocks))
             for at in rollouts:
                 ends[at] = _Node((at,), equal, told, path)
-        parted: dict[str, list[int]] = {}
+        parted = defaultdict[str, list[int]](list)
         for at in rollouts:
-            parted.setdefault(_line_to_share(lines[at], equal), []).append(at)
+            line = _line_to_share(lines[at], equal)
+            parted[line].append(at)
         parted.pop("", None)
-        several = [tuple(alike) for alike in parted.values() if len(alike) > 1]
-        left += [_Node(alike, equal, told, path) for alike in reversed(several)]
+        # the first branch is taken from the end
+        for alike in reversed(parted.values()):
+            if len(alike) > 1:
+                left.append(_Node(tuple(alike), equal, told, path))
     if saved < least:
         return Branches(tuple(texts))
     rest = []
@@ -114,10 +118,13 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
 
 def _line_to_share(lines: Sequence[str], at: int) -> str:
     """Return a line that others may share: a message before further parts, and not the last; else nothing."""
-    if at + 1 < len(lines) and not lines[at].startswith(_OURS):
-        # a picture stands right below its message
-        return "" if lines[at + 1].startswith(_MEDIA) else lines[at]
-    return ""
+    if at + 1 >= len(lines):
+        return ""
+    line, following = lines[at : at + 2]
+    # a picture stands right below its message
+    if line.startswith(_OURS) or following.startswith(_MEDIA):
+        return ""
+    return line
 
 
 def _equal(rollouts: Sequence[Sequence[str]], at: int) -> int:
@@ -131,9 +138,7 @@ def _equal(rollouts: Sequence[Sequence[str]], at: int) -> int:
 
 def _behind(path: Sequence[int], told: int) -> str:
     """Return the line that names the blocks before a text, with the number of their lines; none if there are none."""
+    if not path:
+        return ""
     numbers = ", ".join(map(str, path))
-    return (
-        f"(continues shared_messages {numbers}: {told} messages)\n"
-        if path
-        else ""
-    )
+    return f"(continues shared_messages {numbers}: {told} messages)\n"

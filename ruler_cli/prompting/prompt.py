@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -116,7 +116,6 @@ class PromptLayout:
     `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
     all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
     rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
-    `earlier` makes the layout of an earlier version, if it was another.
     """
 
     context: str
@@ -135,11 +134,7 @@ class PromptLayout:
     left_out: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
-    model: str = ""
     numbered: bool = False
-    earlier: Callable[[], PromptLayout] | None = field(
-        default=None, compare=False, repr=False
-    )
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -223,11 +218,11 @@ class PromptLayout:
     @property
     def context_size(self) -> int:
         """Bytes of the context."""
-        return size_of(self.context, self.pictures, self.model)
+        return size_of(self.context, self.pictures)
 
     @property
     def _frame(self) -> int:
-        reference = size_of(self.reference, self.pictures, self.model)
+        reference = size_of(self.reference, self.pictures)
         size = self.context_size + len(self.tools.encode()) + reference
         return size + _rubric_bytes(self.rubric)
 
@@ -257,7 +252,7 @@ class RenderedGroup:
             less = self.rollouts[at].shortened(keep)
             text = less.text(self.shared, tools=self.own_tools)
             text = with_last(text, self.most_pictures)
-            size = size_of(text, before.pictures, before.model)
+            size = size_of(text, before.pictures)
             if size < sizes[at]:
                 texts[at] = text
                 sizes[at] = size
@@ -285,22 +280,22 @@ class RenderedGroup:
 
 
 def render_group(
-    group: Group, ask: AskSettings, *, sent: bool = True, pair: bool = True
+    group: Group, ask: AskSettings, *, sent: bool = True
 ) -> RenderedGroup:
-    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out.
-
-    Without `pair`, as an earlier version did.
-    """
+    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
     whole, places = joined(group.rollouts)
     readable = {}
     if not _mistake(group):
         readable = {at: r for at, r in enumerate(whole) if r.error is None}
     shown = list(readable.values())
     pictures: dict[str, Picture] = {}
-    rollouts = rendered(shown, pictures, pair=pair)
+    rollouts = rendered(shown, pictures)
     tools, own_tools = shared_tools(group, shown)
     shared = shared_prefix(rollouts)
-    context = "\n".join(rollouts[0].lines[0][:shared]) if rollouts else ""
+    context = ""
+    if shared:
+        main, *_ = rollouts[0].lines
+        context = "\n".join(main[:shared])
 
     # equal rollouts are one, unless what is not shown tells them apart
     distinct: dict[tuple[str, ...], int] = {}
@@ -323,14 +318,10 @@ def render_group(
     for part, at in zip(group.rollouts, places, strict=True):
         owner.append(which.get(at) if part.error is None else None)
 
-    pairings = [
-        pairing for rollout in rollouts for pairing in rollout.notes.pairings
-    ]
-    calls = [number for pairing in pairings for number, _ in pairing.calls]
-
-    @cache
-    def earlier() -> PromptLayout:
-        return render_group(group, ask, sent=sent, pair=False).layout
+    calls = []
+    for rollout in rollouts:
+        for pairing in rollout.notes.pairings:
+            calls += [number for number, _ in pairing.calls]
 
     texts = tuple([text for text, *_ in distinct])
     rubric = shown_rubric(group, ask.rubric)
@@ -353,7 +344,6 @@ def render_group(
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(places) if at in faults},
         numbered=any(calls),
-        earlier=earlier if pairings else None,
     )
     if pictures:
         layout = _with_pictures(layout, pictures, ask)
@@ -379,7 +369,6 @@ def _with_pictures(
 ) -> PromptLayout:
     """Return a layout of whole texts with the pictures that are shown of them."""
     most = ask.shown_pictures
-    model = ask.judge_model
     context = with_shared(layout.context, most)
     texts = tuple([with_last(text, most) for text in layout.distinct])
     whole = count_marks(layout.context, *layout.distinct)
@@ -387,11 +376,10 @@ def _with_pictures(
         layout,
         context=context,
         distinct=texts,
-        sizes=tuple([size_of(text, pictures, model) for text in texts]),
+        sizes=tuple([size_of(text, pictures) for text in texts]),
         pictures=pictures,
         left_out=whole - count_marks(context, *texts),
         twins=_twins(texts, layout),
-        model=model,
     )
 
 
@@ -437,10 +425,10 @@ def _rubric_bytes(rubric: Standards) -> int:
     """The bytes of a rubric in a request: of criteria those of the longest that one request may be about."""
     if isinstance(rubric, str):
         return len(rubric.encode())
-    sizes = sorted(
-        map(len, map(templates.stated, rubric.criteria)), reverse=True
-    )
-    return sum(sizes[:_CRITERIA]) + ENTRY_BYTES * len(sizes[:_CRITERIA]) // 4
+    stated = map(templates.stated, rubric.criteria)
+    sizes = sorted(map(len, stated), reverse=True)
+    longest = sizes[:_CRITERIA]
+    return sum(longest) + ENTRY_BYTES * len(longest) // 4
 
 
 def _reference(
@@ -615,29 +603,6 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     return ""
 
 
-def with_fewer_pictures(
-    layout: PromptLayout, ask: AskSettings, most: int
-) -> AskSettings | None:
-    """Return settings for requests with at most so many pictures: fewer rollouts, then fewer pictures of each.
-
-    None if a request could show no picture of some rollout: it is not judged unseen.
-    """
-    from ruler_cli.prompting.windows import LEAST, fewest
-
-    room = most - count_marks(layout.context, layout.reference)
-    counts = sorted(map(count_marks, layout.distinct), reverse=True)
-    number = 1 if ask.ask == "each" else len(counts)
-    widest = number
-    for size in range(min(number, ask.group_size), LEAST - 1, -1):
-        widest = -(-number // fewest(number, size))
-        if sum(counts[:widest]) <= room:
-            return replace(ask, group_size=size)
-    shown = room // widest
-    if shown <= 0:
-        return None
-    return replace(ask, group_size=LEAST, most_pictures=shown)
-
-
 def too_long(tokens: int, limit: int) -> str:
     """The sentence for a group of which no two rollouts fit into one request."""
     return (
@@ -681,7 +646,8 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
         count = number
     capacity = layout.bytes_within(ask.context_tokens or 0) + context
     if not even:
-        return max(capacity, 0) // (-(-number // count) + bool(layout.context))
+        most = -(-number // count)
+        return max(capacity, 0) // (most + bool(layout.context))
     sizes = [size + ENTRY_BYTES for size in layout.sizes] + [context] * count
     left = count * capacity
     for at, size in enumerate(sorted(sizes)):
@@ -731,11 +697,13 @@ def _pair(
     packing: Packing,
 ) -> tuple[Windows, Windows] | None:
     """Return the windows of two passes, from an even one on, that connect each other's windows."""
-    keys = [layout.key(ask.seed, even + at) for at in (0, 1)]
-    orders = [layout.order(ask.seed, even + at) for at in (0, 1)]
+    passes = (even, even + 1)
+    keys = [layout.key(ask.seed, pass_index) for pass_index in passes]
+    orders = [layout.order(ask.seed, pass_index) for pass_index in passes]
 
     def draw(at: int, attempt: int, item: int) -> bytes:
-        return keyed(keys[at], b"window %d" % attempt, layout.digests[item])
+        kind = b"window %d" % attempt
+        return keyed(keys[at], kind, layout.digests[item])
 
     return packing.pair(orders, count, draw)
 
@@ -839,13 +807,6 @@ def write_prompt(
         ended=layout.ended(order),
         pictures=bool(layout.pictures),
     )
-    earlier = None
-    if not standing:
-
-        def write(before: PromptLayout, same: RequestPart) -> Request:
-            return write_prompt(before, ask, same, state, None, criteria)
-
-        earlier = earlier_prompt(layout, ask, part, write)
     return Request(
         system(),
         user,
@@ -857,34 +818,9 @@ def write_prompt(
         shared=len(shared),
         shown=labels,
         pictures=pictures,
-        picture_tokens=tokens_of_pictures(pictures, ask),
+        picture_tokens=tokens_of_pictures(pictures),
         keyed_system=system(keyed=True),
-        earlier=earlier,
     )
-
-
-def earlier_prompt(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    write: Callable[[PromptLayout, RequestPart], Request],
-) -> Callable[[], str] | None:
-    """Return what writes the user message of a part as an earlier version did; None if it is not known or the same.
-
-    `write` writes the request about a part of a layout.
-    """
-    build = layout.earlier
-    if build is None or layout.shortening:
-        return None
-
-    def user() -> str:
-        before = build()
-        parts = requests_of_pass(before, ask, part.pass_index)
-        if part.window >= len(parts):
-            return ""
-        return write(before, parts[part.window]).user
-
-    return user
 
 
 def common_blocks(
@@ -964,7 +900,8 @@ def _labelled(
         label = ""
         draw = 0
         while not label or label in text or label in labels or label in taken:
-            number = int.from_bytes(keyed(key, b"%b %d" % (kind, draw), item))
+            drawn = keyed(key, b"%b %d" % (kind, draw), item)
+            number = int.from_bytes(drawn)
             # a text that holds every short label is answered with longer ones
             size = 4 + draw // 8
             draw += 1

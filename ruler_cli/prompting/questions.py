@@ -7,8 +7,7 @@ with all questions, typed and apart from the text.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from ruler_cli.prompting.prompt import (
     RequestPart,
     common_blocks,
     criteria_parts,
-    earlier_prompt,
     labels_of,
     part_or_first,
     rollout_blocks,
@@ -122,7 +120,6 @@ def question_requests(
                 words=tuple(templates.words_of(subject.levels)),
                 user=f"{request.user}\n{asked}",
                 shared=len(request.user) if len(subjects) > 1 else 0,
-                earlier=_earlier(layout, ask, part, start),
             ),
             [subject],
         )
@@ -170,19 +167,5 @@ def _request(
         pass_index=part.pass_index,
         fitted=True,
         pictures=pictures,
-        picture_tokens=tokens_of_pictures(pictures, ask),
+        picture_tokens=tokens_of_pictures(pictures),
     )
-
-
-def _earlier(
-    layout: PromptLayout, ask: AskSettings, part: RequestPart, number: int
-) -> Callable[[], str] | None:
-    """Return what writes the user message of a question as an earlier version did, which asked about each alone."""
-    if ask.ask != "each":
-        return None
-
-    def write(before: PromptLayout, same: RequestPart) -> Request:
-        requests = question_requests(before, ask, same)
-        return next(itertools.islice(requests, number, None))[0]
-
-    return earlier_prompt(layout, ask, part, write)

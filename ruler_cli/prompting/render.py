@@ -55,15 +55,11 @@ WHOLE = Shortening()
 
 @dataclass(slots=True)
 class Seen:
-    """All pictures of conversations by their digests, fields that are not shown, and pairings of calls and results.
-
-    Without `pair` results are paired with no calls, as in an earlier version.
-    """
+    """All pictures of conversations by their digests, fields that are not shown, and pairings of calls and results."""
 
     pictures: dict[str, Picture] = field(default_factory=dict)
     hidden: list[str] = field(default_factory=list)
     pairings: list[Pairing] = field(default_factory=list)
-    pair: bool = True
 
 
 def render(
@@ -84,9 +80,7 @@ def render(
     lines = renderer.lines(messages, order)
     text = "\n".join(lines)
     refers = any(map(text.__contains__, REFERENCES))
-    pairing = None
-    if seen.pair:
-        pairing = pair_results(renderer.events, messages, lines)
+    pairing = pair_results(renderer.events, messages, lines)
     if pairing or refers:
         # once more, with the numbers of calls that were made at once, and with marks of media kept elsewhere
         renderer = _Renderer(shortening, seen.pictures, refers=refers)

@@ -53,15 +53,19 @@ class RenderedRollout:
 
 
 def rendered(
-    rollouts: Sequence[Rollout], pictures: dict[str, Picture], *, pair: bool
+    rollouts: Sequence[Rollout], pictures: dict[str, Picture]
 ) -> list[RenderedRollout]:
-    """Render whole rollouts, what all begin with once; `pictures` gets theirs. For `pair` see `Seen`."""
+    """Render whole rollouts, what all begin with once; `pictures` gets theirs."""
     conversations = [conversations_of(rollout) for rollout in rollouts]
     opening = _opening([parts[0] for parts in conversations])
-    same = render(conversations[0][0][:opening]) if opening else []
+    same: list[str] = []
+    if opening:
+        main, *_ = conversations[0]
+        same = render(main[:opening])
     results = []
-    for rollout, (main, *further) in zip(rollouts, conversations, strict=True):
-        notes = Seen(pictures, pair=pair)
+    for at, rollout in enumerate(rollouts):
+        main, *further = conversations[at]
+        notes = Seen(pictures)
         lines = [same + render(main[opening:], WHOLE, notes)]
         lines += [render(part, WHOLE, notes) for part in further]
         results.append(RenderedRollout(rollout, lines, notes))
@@ -97,8 +101,9 @@ def shared_prefix(rollouts: Sequence[RenderedRollout]) -> int:
     last = rollouts[-1].rollout
     if last.prompt_length is not None:
         return min(last.prompt_length, limit)
-    for at, message in enumerate(conversations_of(last)[0][:limit]):
-        if message.by_agent:
+    main, *_ = conversations_of(last)
+    for at in range(limit):
+        if main[at].by_agent:
             return at
     return limit
 

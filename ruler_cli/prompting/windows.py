@@ -81,9 +81,10 @@ class Packing:
         draw: Callable[[int], Any],
     ) -> Windows | None:
         """Deal the items in their order; if that does not fit, the largest first."""
-        by_size = sorted(order, key=lambda item: -self.sizes[item])
         windows = self._rows_dealt(order, count, draw)
-        windows = windows or self._rows_dealt(by_size, count, draw)
+        if windows is None:
+            by_size = sorted(order, key=lambda item: -self.sizes[item])
+            windows = self._rows_dealt(by_size, count, draw)
         rank = {item: at for at, item in enumerate(order)}
         for window in windows or ():
             window.sort(key=rank.__getitem__)

@@ -31,7 +31,7 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.formats.input import open_input, refuse_other_groups
+from ruler_cli.formats.input import open_input
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
@@ -44,7 +44,6 @@ from ruler_cli.runs.file import (
     resolve_judges,
     score,
 )
-from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
 from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.models import (
@@ -129,9 +128,6 @@ async def score_on_ray(
             return await score(settings, observer, stop_signal)
         if error := nothing_to_compare(settings, source):
             raise error
-        refuse_other_groups(
-            source, settings.output, force=may_replace(settings)
-        )
         source.report(observer)
         groups = source.survey.mine
         shape = source.reader.format.shape
@@ -194,7 +190,12 @@ class _RayRun:
         summary = Summary.of([report.summary for report in self.reports])
         return replace(summary, most_in_flight=self.most_in_flight)
 
-    async def score(self, count: int, groups: int, unreadable: int) -> None:
+    async def score(
+        self,
+        count: int,
+        groups: int,
+        unreadable: int,
+    ) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
         self.observer.started(groups)
         workers = [
@@ -204,7 +205,11 @@ class _RayRun:
         watch = partial(self._watch, groups, unreadable)
         await run_beside(watch, partial(together, workers))
 
-    async def _watch(self, groups: int, unreadable: int) -> None:
+    async def _watch(
+        self,
+        groups: int,
+        unreadable: int,
+    ) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
         allowed = self.settings.most_failures
         waits = WaitReports(self.observer)
@@ -278,7 +283,11 @@ class _RayRun:
         finally:
             self.ray.kill(worker)
 
-    async def _begin(self, worker: Any, settings: ScoreSettings) -> None:
+    async def _begin(
+        self,
+        worker: Any,
+        settings: ScoreSettings,
+    ) -> None:
         """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
         home = self.ray.get_runtime_context().get_node_id()
         keys = environment(settings.judges)
@@ -294,7 +303,11 @@ class _RayRun:
         self.ready.append(worker)
 
 
-def share_of(limits: Limits, number: int, count: int) -> Limits:
+def share_of(
+    limits: Limits,
+    number: int,
+    count: int,
+) -> Limits:
     """Return the share of limits that the worker `number` of `count` has."""
     calls = limits.concurrency
     return replace(
@@ -379,7 +392,11 @@ class Worker(Observer):
         """Let calls in flight finish and send no more."""
         self._stop_signal.stop(RulerError("stopped by the command"))
 
-    def tick(self, summary: Summary, status: Status) -> None:
+    def tick(
+        self,
+        summary: Summary,
+        status: Status,
+    ) -> None:
         """Store counts and status for the next report."""
         self._report = ShardReport(summary, status)
 
@@ -394,7 +411,9 @@ class Worker(Observer):
 
 
 def _for_worker(
-    settings: ScoreSettings, number: int, count: int
+    settings: ScoreSettings,
+    number: int,
+    count: int,
 ) -> ScoreSettings:
     """Return the settings of one of `count` workers.
 

@@ -184,7 +184,11 @@ class ObjectReader:
             raise WrongShapeError(problem, "flatten it", place=name) from None
 
     def _group(
-        self, group: G, index: int, name: str, rubric: Standards | None
+        self,
+        group: G,
+        index: int,
+        name: str,
+        rubric: Standards | None,
     ) -> ObjectGroup[G]:
         """Read all records; a holder may have a key, tools, a rubric and rewards of its own."""
         shape = _shape(group)
@@ -244,7 +248,10 @@ class ObjectReader:
         return shared
 
     def _reader(
-        self, items: Sequence[_Item], shape: Shape, name: str
+        self,
+        items: Sequence[_Item],
+        shape: Shape,
+        name: str,
     ) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
         settings = self._settings
@@ -285,7 +292,11 @@ class ObjectReader:
             self._readers[remembered] = reader
         return reader
 
-    def _detected(self, items: Sequence[_Item], name: str) -> Reader:
+    def _detected(
+        self,
+        items: Sequence[_Item],
+        name: str,
+    ) -> Reader:
         """Return a reader of the format that all records have."""
         settings = self._settings
         # the first groups may have no outcome
@@ -309,7 +320,11 @@ class ObjectReader:
         return replace(reader, group_key=key, value_paths=stated)
 
     def _record(
-        self, reader: Reader, item: _Item, index: int, shape: Shape
+        self,
+        reader: Reader,
+        item: _Item,
+        index: int,
+        shape: Shape,
     ) -> Record:
         """Read a record; one rollout that cannot be judged is read with its error."""
         form = reader.format
@@ -542,7 +557,9 @@ def judged_group(
 
 
 def _notes(
-    form: Format, written: dict[str, Any], annotated: Sequence[Annotated]
+    form: Format,
+    written: dict[str, Any],
+    annotated: Sequence[Annotated],
 ) -> list[dict[str, Any]]:
     """Return what a record that is written says of each rollout."""
     if form.listed:

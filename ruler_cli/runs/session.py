@@ -122,7 +122,11 @@ class Sink(Protocol):
         ...
 
 
-async def run(session: ScoringSession, source: GroupSource, sink: Sink) -> None:
+async def run(
+    session: ScoringSession,
+    source: GroupSource,
+    sink: Sink,
+) -> None:
     """Have every group of a source scored into a sink, until the last or until the run is told to stop.
 
     It ends where a group is missing, for the run that resumes.
@@ -145,7 +149,10 @@ class ScoringSession:
     """
 
     def __init__(
-        self, settings: ScoreSettings, observer: Observer, panel: Panel
+        self,
+        settings: ScoreSettings,
+        observer: Observer,
+        panel: Panel,
     ) -> None:
         self.settings = settings
         self.observer = observer
@@ -196,8 +203,6 @@ class ScoringSession:
         self._give_up()
         await end_tasks(self._reports, *self.tasks)
         self._warn_of_coverage()
-        for sentence in self.panel.outdated():
-            self.observer.warn(sentence)
 
     def begin(self, total: int | None) -> None:
         """Report that judging begins; `total` is the number of groups, if it is known."""
@@ -219,7 +224,11 @@ class ScoringSession:
             self.settings, self.panel.judges, on_reply, self.coverage
         )
 
-    def _show(self, group: Group, reply: Reply | CallError) -> None:
+    def _show(
+        self,
+        group: Group,
+        reply: Reply | CallError,
+    ) -> None:
         """Show a reply to the observer."""
         text = reply.reason if isinstance(reply, CallError) else reply.text
         if isinstance(reply, Reply) and reply.answers is not None:
@@ -250,7 +259,10 @@ class ScoringSession:
             self.tasks.discard(task)
 
     def take(
-        self, batch: BatchScores, group: Group, result: GroupResult
+        self,
+        batch: BatchScores,
+        group: Group,
+        result: GroupResult,
     ) -> tuple[Combined, bool] | None:
         """Count a group; return its scores and whether they wait for their batch, None if the run stopped before it."""
         if self.coverage.enough:
@@ -269,7 +281,10 @@ class ScoringSession:
         return combination, waits
 
     def _failed(
-        self, group: Group, result: GroupResult, error: GroupError
+        self,
+        group: Group,
+        result: GroupResult,
+        error: GroupError,
     ) -> None:
         """Report a group without scores, and stop if there are too many."""
         # of those that lack a reply there may be a million, and the summary counts them
@@ -410,7 +425,11 @@ class ScoringSession:
             summary.more_rubrics += 1
         return {"rubric": digest, "params": self._params[0]}
 
-    def _keep(self, kind: str, text: str) -> tuple[str, str]:
+    def _keep(
+        self,
+        kind: str,
+        text: str,
+    ) -> tuple[str, str]:
         """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
         if kind == "rubric":
             text = without_secrets(text, self._secrets)
@@ -450,7 +469,7 @@ def _params(settings: ScoreSettings, secrets: Sequence[str]) -> str:
             "params": dict(judge.params),
         }
         judges.append(facts | _distinct_ask(settings.ask_of(judge)))
-    return params_text(without_secrets(judges, secrets, digests=True))
+    return params_text(without_secrets(judges, secrets))
 
 
 def _distinct_ask(ask: AskSettings) -> dict[str, Any]:
@@ -563,7 +582,11 @@ class JudgeStream:
         group_run = GroupRun(self._runner, group)
         return await asyncio.create_task(self._session.judge(group_run))
 
-    def _take(self, group: Group, result: GroupResult | None) -> Scored | None:
+    def _take(
+        self,
+        group: Group,
+        result: GroupResult | None,
+    ) -> Scored | None:
         """Count a group; return it if its scores are final, None if they wait or the run stopped before it."""
         session = self._session
         taken = None
@@ -610,7 +633,10 @@ class HeldGroups:
         self._scratch: Scratch | None = None
 
     def add(
-        self, group: Group, result: GroupResult, combination: Combined
+        self,
+        group: Group,
+        result: GroupResult,
+        combination: Combined,
     ) -> None:
         """Hold a group; OutputError if there is no room."""
         if not self._on_disk:
@@ -734,7 +760,11 @@ class BatchScores:
 
         return PassTables(result, self.statistics.correction(self._how))
 
-    def completed(self, result: GroupResult, combination: Combined) -> Combined:
+    def completed(
+        self,
+        result: GroupResult,
+        combination: Combined,
+    ) -> Combined:
         """Return the scores of a group that waited, with the corrections of the batch."""
         from ruler_cli.scoring.combine import combined
 
@@ -752,7 +782,11 @@ class BatchScores:
 class RunStats:
     """The summary of a run as it grows, and the bounds on its failures."""
 
-    def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
+    def __init__(
+        self,
+        most: MaxFailures | None,
+        panel: Panel,
+    ) -> None:
         """`panel` counts the calls, and knows the prices."""
         self._most = most
         self._panel = panel
@@ -848,7 +882,11 @@ class RunStats:
         left = self.summary.failed.get("budget", 0)
         return self.capped(left, self.summary.cut)
 
-    def capped(self, left: int, cut: int) -> CapReached | None:
+    def capped(
+        self,
+        left: int,
+        cut: int,
+    ) -> CapReached | None:
         """Return the error for groups that the cost cap left out, and those for which it cut passes."""
         budget = self._panel.budget
         if not (left or cut):

@@ -22,7 +22,11 @@ class WaitReports:
         self._since = dict[str, float]()
         self._reported = defaultdict[str, float](lambda: -math.inf)
 
-    def look(self, now: float, status: Status) -> None:
+    def look(
+        self,
+        now: float,
+        status: Status,
+    ) -> None:
         """Report what has changed until `now`, in seconds of any clock."""
         waits = {wait.judge: wait for wait in status.waits}
         for judge in [judge for judge in self._since if judge not in waits]:

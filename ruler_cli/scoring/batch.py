@@ -102,7 +102,9 @@ class BatchStatistics:
         return UNCORRECTED
 
     def _corrected(
-        self, how: CombineSettings, reply: PassScores
+        self,
+        how: CombineSettings,
+        reply: PassScores,
     ) -> Sequence[float]:
         """Return the scores of a request in its order, without position bias and on one scale, as `how` says.
 
@@ -212,3 +214,25 @@ class ScoreSums:
             near_misses_listed=tuple(self._listed[False]),
             without_outcome=outcomes[None] if checked else 0,
         )
+<<<<<<< HEAD
+=======
+
+    def _pair(
+        self,
+        first: int,
+        second: int,
+    ) -> Pair:
+        """Return the figures of two judges; their errors need enough rewards."""
+        sums = self.figures.by_judges[first, second]
+        rewarded = sums["errors"]["n"]
+        errors = None
+        if rewarded >= _ENOUGH:
+            errors = CORRELATIONS["errors"](sums["errors"])
+        return Pair(
+            (self._names[first], self._names[second]),
+            CORRELATIONS["scores"](sums["scores"]),
+            sums["scores"]["n"],
+            errors,
+            rewarded,
+        )
+>>>>>>> main

@@ -11,7 +11,9 @@ from ruler_cli.types import GroupError, GroupResult
 
 
 def blended(
-    scores: Sequence[float | None], result: GroupResult, how: CombineSettings
+    scores: Sequence[float | None],
+    result: GroupResult,
+    how: CombineSettings,
 ) -> list[float | None] | GroupError:
     """Mix the dump's rewards into scores and order them by its outcomes, as `how` says."""
     values = list(scores)

@@ -102,7 +102,11 @@ def combine(
     return combination.rated(batch.noise.prior())
 
 
-def combined(made: PassTables, how: CombineSettings, single: str) -> Combined:
+def combined(
+    made: PassTables,
+    how: CombineSettings,
+    single: str,
+) -> Combined:
     """Return the scores of a group, which the noise of its batch is still to rate."""
     result = made.result
     failed_calls = sorted(result.failed_calls, key=in_order)
@@ -339,7 +343,9 @@ def _spread(scores: Sequence[float]) -> float | None:
 
 
 def _explanation(
-    score: float, distinct: int, tables: Sequence[ScoreTable]
+    score: float,
+    distinct: int,
+    tables: Sequence[ScoreTable],
 ) -> str:
     """Return what explains the score of a rollout that is nearest to this one; of equals the first pass."""
     best = (inf, 0, 0)

@@ -207,7 +207,9 @@ def parse(
 
 
 def parse_complete(
-    text: str, labels: Sequence[str], criteria: Collection[str] = ()
+    text: str,
+    labels: Sequence[str],
+    criteria: Collection[str] = (),
 ) -> dict[str, Entry]:
     """The complete entries of a reply that was cut off, by label; none if any of them is doubtful."""
     text = text[-_LONGEST:]
@@ -395,7 +397,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _checked(
-    entries: Any, labels: Sequence[str], criteria: Collection[str]
+    entries: Any,
+    labels: Sequence[str],
+    criteria: Collection[str],
 ) -> ParsedReply:
     """The entries with numbers from 0 to 1; DefectError unless there is one for each label."""
     if not isinstance(entries, list):

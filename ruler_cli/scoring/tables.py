@@ -77,7 +77,9 @@ class ScoreTable:
 
 
 def _table(
-    result: GroupResult, passes: Sequence[PassScores], correct: Correction
+    result: GroupResult,
+    passes: Sequence[PassScores],
+    correct: Correction,
 ) -> ScoreTable:
     """Return the table of the judge of these passes."""
     windows = list[tuple[tuple[int, ...], Sequence[float]]]()
@@ -148,7 +150,9 @@ class PassTables:
     """The tables of a group's passes, and the variance between them, each made once."""
 
     def __init__(
-        self, result: GroupResult, correct: Correction = UNCORRECTED
+        self,
+        result: GroupResult,
+        correct: Correction = UNCORRECTED,
     ) -> None:
         """Make a table for each judge that gave any score, by the judges' numbers."""
         self.result = result

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.settings.suggestions import nearest, question
 from ruler_cli.types import Criterion, Rubric, Standards, printable, words_of
 
 _LISTS = ("criteria", "rubrics", "rubric", "items")
@@ -107,13 +106,9 @@ def _criterion(value: Any) -> Criterion:
             continue
         members[name] = content
         if name not in _PARTS and name not in _BESIDE:
-            advice = question(nearest(name, _PARTS))
-            advice = (
-                advice or "; state each criterion as a sentence with a weight"
-            )
-            raise UnreadableError(
-                f"`{printable(name)}` is not understood{advice}"
-            )
+            problem = f"`{printable(name)}` is not understood"
+            remedy = "state each criterion as a sentence with a weight"
+            raise UnreadableError(f"{problem}; {remedy}")
     parts: dict[str, Any] = {}
     for name, part in _PARTS.items():
         if name in members:

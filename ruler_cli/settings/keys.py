@@ -6,12 +6,9 @@ repeats a word that looks like one.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.types import words_of
@@ -104,36 +101,22 @@ def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
     return _IN_TEXT.sub(HIDDEN, _ASSIGNED.sub(rf"\1{HIDDEN}", text))
 
 
-def without_secrets(
-    value: Any, secrets: Iterable[str] = (), *, digests: bool = False
-) -> Any:
-    """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`.
-
-    With `digests`, headers and what looks like a key have their digest there: others make other scores.
-    """
-    again = partial(without_secrets, secrets=secrets, digests=digests)
+def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
+    """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`."""
     if isinstance(value, str):
-        if looks_like_key(value) and value not in secrets:
-            return _hidden(value, digests=digests)
-        return without_keys(value, secrets)
+        hides = looks_like_key(value) and value not in secrets
+        return HIDDEN if hides else without_keys(value, secrets)
     if isinstance(value, Mapping):
         members = {}
         for name, content in value.items():
-            shown = again(content)
+            shown = without_secrets(content, secrets)
             if holds_secret(str(name)) and not isinstance(content, bool | None):
-                header = "header" in str(name).lower()
-                shown = _hidden(content, digests=digests and header)
-            members[again(str(name))] = shown
+                shown = HIDDEN
+            members[without_secrets(str(name), secrets)] = shown
         return members
-    return [*map(again, value)] if isinstance(value, list | tuple) else value
-
-
-def _hidden(value: Any, *, digests: bool) -> str:
-    """Return what stands for a secret, with a digest if its changes count."""
-    if not digests:
-        return HIDDEN
-    text = json.dumps(value, sort_keys=True, default=str)
-    return f"[key {blake2b(text.encode(), digest_size=4).hexdigest()}]"
+    if isinstance(value, list | tuple):
+        return [without_secrets(item, secrets) for item in value]
+    return value
 
 
 def secret_texts(value: Any, *, secret: bool = False) -> list[str]:

@@ -46,7 +46,7 @@ from ruler_cli.settings.options import (
     Options,
     Origin,
 )
-from ruler_cli.settings.suggestions import nearest, other_file, question
+from ruler_cli.settings.suggestions import nearest, question
 
 _PAIR = {"api_base", "api_key_env"}
 """Settings that are of one table."""
@@ -92,8 +92,7 @@ def read_config(name: str | None) -> ConfigFile | None:
         return None
     if Path(name).exists():
         raise UsageError("has no table [tool.ruler]", place=name)
-    remedy = other_file(name, "check the path")
-    raise UsageError("no such file", remedy, place=name)
+    raise UsageError("no such file", "check the path", place=name)
 
 
 def _content(name: str) -> dict[str, Any] | None:

@@ -5,7 +5,6 @@ A judge that follows such a rubric answers 85, which is no score, or means by 1 
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError, system_errors
 from ruler_cli.settings.criteria import criteria_in, read_criteria
 from ruler_cli.settings.fields import SettingError
-from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import Rubric, Standards, words_of
 
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
@@ -55,34 +53,33 @@ def _rubric_in(value: str) -> Standards:
         path = Path(value[1:])
         with system_errors("read", UsageError, place=f"--rubric {value}"):
             if not path.exists():
-                remedy = other_file(str(path), "check the path", before="@")
-                raise SettingError("rubric", "no such file", remedy, value)
+                problem = "no such file"
+                raise SettingError("rubric", problem, "check the path", value)
             text = path.read_text(encoding="utf-8").strip()
         suffix = path.suffix.lower()
-        if suffix in (".toml", ".json"):
-            return read_criteria(_parsed(text, suffix[1:]))
+        if suffix == ".toml":
+            return read_criteria(_parsed(text))
         if suffix in _OTHERS:
             problem = f"is {suffix[1:].upper()}, which is not read"
             remedy = "write TOML or JSON, or a text as .txt or .md"
             raise SettingError("rubric", problem, remedy, value)
     elif _FILE_NAME.fullmatch(value.strip()):
-        remedy = other_file(value, f"write @{value}", before="@")
-        raise SettingError("rubric", "looks like a file name", remedy, value)
+        problem = "looks like a file name"
+        raise SettingError("rubric", problem, f"write @{value}", value)
     if not text.strip():
         remedy = "write a text or @FILE, or leave it out for the built-in one"
         raise SettingError("rubric", "is empty", remedy)
     return criteria_in(text) or text
 
 
-def _parsed(text: str, kind: str) -> Any:
-    """Parse the text of a file of criteria."""
+def _parsed(text: str) -> Any:
+    """Parse a file of criteria in TOML."""
     import tomllib  # few rubrics are TOML
 
-    parse = tomllib.loads if kind == "toml" else json.loads
     try:
-        return parse(text)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"is not {kind.upper()}: {error}") from None
+        raise UnreadableError(f"is not TOML: {error}") from None
 
 
 def other_scale(rubric: str) -> str:

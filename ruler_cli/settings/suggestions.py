@@ -1,21 +1,15 @@
-"""Suggestions for a mistyped word, file or path: a table of what people type, then spelling.
+"""Suggestions for a mistyped word: a table of what people type, then spelling.
 
 A wrong suggestion is worse than none, so spelling suggests only what is nearly the same.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 _MOST = 5000
-"""Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
-_DEEP = 4
-"""Levels of a record that are searched."""
+"""Names to compare at most: a record may hold any number, and an error must not take long."""
 _LIKE = 0.8
 """Likeness of a suggestion, from 0 to 1: `passs` and `passes` have 0.91."""
 _SHORT = 4
@@ -101,34 +95,3 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 def question(suggestion: str | None) -> str:
     """Return the end of a sentence that asks about a suggestion; empty for None."""
     return f"; did you mean {suggestion}?" if suggestion else ""
-
-
-def other_file(name: str, otherwise: str, *, before: str = "") -> str:
-    """Return what to do about a missing file: write the nearest name, with `before`, else `otherwise`."""
-    near = suggest_file(name)
-    return otherwise if near is None else f"did you mean {before}{near}?"
-
-
-def suggest_file(name: str) -> str | None:
-    """Return the path of the file with the name nearest to a missing one's, in the same directory."""
-    folder, last = os.path.split(name.rstrip("/"))
-    names: list[str] = []
-    with suppress(OSError, ValueError):
-        names += [entry.name for entry in islice(Path(folder).iterdir(), _MOST)]
-    # a link to nothing is missing, and has the name itself
-    match = nearest(last, (entry for entry in names if entry != last))
-    return match and os.path.join(folder, match)  # noqa: PTH118 - keeps `./`
-
-
-def suggest_path(dotted: str, records: Iterable[Any]) -> str | None:
-    """Return the dotted path in the records nearest to one that they lack."""
-    paths = (path for record in records for path in _paths(record, "", _DEEP))
-    return nearest(dotted, paths)
-
-
-def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
-    """Yield every dotted path into an object."""
-    if isinstance(value, Mapping) and deep:
-        for key, inner in value.items():
-            yield before + key
-            yield from _paths(inner, f"{before}{key}.", deep - 1)

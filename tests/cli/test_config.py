@@ -323,10 +323,8 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert holds(ruler, "--config", "none")["passes"] == (1, "default")
     missing = ruler("config", "--config", "lap.toml")
-    assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (
-        2,
-        True,
-    )
+    assert missing.returncode == 2
+    assert "no such file" in missing.stderr
     long = "x" * 300
     assert (
         f"{long}: cannot be read: File name too long"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def test_report_and_select(
     pages = [
         ruler("report", "out.jsonl", "--group", key).stdout for key in keys
     ]
-    shown = "".join(page.partition("explanations")[0] for page in pages)
+    notes = re.findall(r"^note +(.*)$", "\n".join(pages), re.MULTILINE)
+    shown = "\n".join(notes)
     assert {how: shown.count(how) for how in ENDINGS} == {how: dump.count(how) for how in ENDINGS}  # fmt: skip
     for how in ENDINGS:
         ruler("select", "out.jsonl", "some.jsonl", "--where", how)

@@ -163,7 +163,7 @@ def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
-        "ruler_cli",
+        "benchmarks.simulated",
         "score",
         "-",
         "out.parquet",

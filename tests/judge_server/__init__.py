@@ -24,7 +24,7 @@ No answer   cutoff crowded empty null-content refusal filter not-json no-choices
             huge raw-escapes error-inside
 Decisions   leaning rounded declines leaves-out costs (several joined by `+`)
 Words       no-logprobs logprobs-refused five-logprobs top-1 maybe
-Forms       schema-null format-braces format-500 no-system
+Forms       schema-null format-braces no-system
 Refusals    keyed-refused schema-refused format-refused limit-refused limits-refused beside
             400 400-context 400-escapes 401 403 404 quota 500 502 529 429 429-bare 429-date
 Connection  drop half drip hang slow

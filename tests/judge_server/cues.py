@@ -278,11 +278,6 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "format-braces": _without_form(
         lambda ask: complete(ask, "{}"), "json_schema", "json_object"
     ),
-    "format-500": _without_form(
-        lambda ask: refuse(500, "Internal server error"),
-        "json_schema",
-        "json_object",
-    ),
     "no-system": _refuse_system,
     "error-inside": _fail_inside,
     "400": lambda ask: refuse(400, "We could not parse your request."),

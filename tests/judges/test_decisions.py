@@ -241,7 +241,7 @@ lm_studio/clef systemone - http://localhost:1234/v1 systemone
 
 def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each provider is asked at its own address with its own key, which goes nowhere else; a pasted path is cut."""
-    monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com")
+    monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com/openai/v1")
     api: Any
     for row in ENDPOINTS.strip().splitlines():
         name, api, stem, address, path = row.split()
@@ -338,41 +338,16 @@ def only(route: str, status: int) -> Callable[[str, Any], Any]:
     return answer
 
 
-def test_other_route(ruler: Ruler, tmp_path: Path) -> None:
-    """An endpoint that lacks one API is asked by the other, and from then on by that alone."""
-    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
-    for api, route, status in (
-        ("systemone", "decisions", 404),
-        ("decisions", "systemone", 405),
-    ):
-        out = f"{api}.jsonl"
-        with serving(only(route, status)) as endpoint:
-            options = (*of(endpoint.base, api), "-c", 1, "--ledger", "none")
-            summary = ("--summary", "summary.json")
-            done = ruler("score", "in.jsonl", out, *options, *summary)
-        assert done.returncode == 0, done.stderr
-        assert (
-            json.loads((tmp_path / "summary.json").read_bytes())["asked"] == 4
-        )
-        assert endpoint.paths == [api, route, route, route]
-        rewards = [
-            rollout["reward"]
-            for record in read(tmp_path / out)
-            for rollout in record["trajectories"]
-        ]
-        assert rewards == [0.25] * 6
-
-
 def test_no_decision_model(ruler: Ruler, tmp_path: Path) -> None:
     """An endpoint without such an API, or model, ends the run with the way out, and is not asked again."""
     write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
-    for status, calls in ((501, 1), (404, 2), (405, 2), (403, 1)):
+    for status in (501, 404, 405, 403):
         with serving(only("nowhere", status)) as endpoint:
             options = (*of(endpoint.base), "-c", 1)
             done = ruler("score", "in.jsonl", "out.jsonl", *options)
         assert done.returncode == 3, done.stderr
-        assert len(endpoint.seen) == calls
-        assert status == 403 or "by --api chat" in done.stderr, done.stderr
+        assert len(endpoint.seen) == 1
+        assert status == 403 or "--api chat" in done.stderr, done.stderr
 
 
 def test_refused_question(ruler: Ruler, tmp_path: Path) -> None:

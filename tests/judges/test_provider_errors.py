@@ -68,22 +68,6 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
         ], form
 
 
-def test_should_retry() -> None:
-    """The server's own header moves an error between call and group, and never to or from the run."""
-    words = [
-        (500, "false", "group"),
-        (413, "True", "call"),
-        (401, "true", "run"),
-        (404, "false", "run"),
-    ]
-    for status, word, scope in [
-        *words,
-        (400, "false", "group"),
-        (503, "perhaps", "call"),
-    ]:
-        assert classify(status, "", "", {"X-Should-Retry": word}).scope == scope
-
-
 def test_refuses_format() -> None:
     """Only an error about the answer's format is a refusal of it."""
     assert refuses_format(

@@ -61,11 +61,6 @@ ADDRESSES = {
     "http://h:11434": "http://h:11434",
     "https://openrouter.ai/api/v1": "https://openrouter.ai/api/v1",
     "https://api.groq.com/openai/v1/chat/completions": "https://api.groq.com/openai/v1",
-    "https://x.openai.azure.com": "https://x.openai.azure.com/openai/v1",
-    "https://x.openai.azure.com/openai/": "https://x.openai.azure.com/openai/v1",
-    "https://x.openai.azure.com/openai/v1/responses?api-version=preview": "https://x.openai.azure.com/openai/v1",
-    "https://x.services.ai.azure.com/models/chat/completions?api-version=2": "https://x.services.ai.azure.com/openai/v1",
-    "https://apim.example/a/openai/deployments/m/chat/completions?api-version=2": "https://apim.example/a/openai/v1",
 }
 
 
@@ -78,66 +73,13 @@ def test_address() -> None:
         assert judge.client.base == cut, typed
 
 
-AZURE = {
-    "": ("azure/gpt-4o", "", None),
-    "/": ("azure/gpt-4o", "/", None),
-    "/openai": ("azure/gpt-4o", "", None),
-    "/openai/v1/": ("azure/gpt-4o", "", "v1"),
-    "/openai/responses?api-version=2025-04-01-preview": (
-        "azure/gpt-4o",
-        "",
-        "2025-04-01-preview",
-    ),
-    "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21": (
-        "azure/gpt-4o",
-        "",
-        "2024-10-21",
-    ),
-    "/gate/openai/deployments/my%20judge?api-version=": (
-        "azure/my judge",
-        "/gate",
-        None,
-    ),
-    "?api-version=2024-10-21": ("azure/gpt-4o", "", "2024-10-21"),
-}
-"""Ends of addresses, each with the name, the end and the version that litellm gets."""
-
-
-def test_azure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pasted address of Azure's is cut to the resource; deployment and version are taken from it."""
-    for pasted, (model, end, version) in AZURE.items():
-        for host in ("https://x.openai.azure.com", "https://gate.example:8443"):
-            for variable in (False, True):
-                address = None if variable else host + pasted
-                monkeypatch.setenv("AZURE_API_BASE", host + pasted)
-                settings = JudgeSettings(
-                    "azure/gpt-4o", address, api_key="k" * 9
-                )
-                judge = resolve(settings).judge
-                assert isinstance(judge, LitellmJudge)
-                changed = bool(end != pasted)
-                assert judge.base == (
-                    host + end if changed or not variable else None
-                )
-                assert (judge.model, judge.params.get("api_version")) == (
-                    model,
-                    version,
-                )
-    stated = JudgeSettings(
-        "azure/gpt-4o",
-        "https://h/openai/v1",
-        params={"api_version": "x"},
-        api_key="k" * 9,
-    )
-    assert resolve(stated).judge.params == {"api_version": "x"}  # type: ignore[union-attr]
-
-
 BAD_ADDRESSES = {
     "localhost:8000": "is not an http:// or https:// address with a host",
     "http://": "is not an http:// or https:// address with a host",
     "http://h:0/v1": "is not an http:// or https:// address with a host",
     "http://me:secret@h/v1": "holds a name or password",
     "http://h/v1?key=secret": "holds more than the address",
+    "https://x.azure.com/openai/deployments/m?api-version=1": "holds more than the address",
 }
 
 

@@ -166,7 +166,7 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
         "score", source, "out.jsonl", "-m", "offline", "--reference", "golds"
     )
     assert run.returncode == 2
-    assert "did you mean gold?" in run.stderr
+    assert "none of the first records has it" in run.stderr
     (tmp_path / "ruler.toml").write_text(
         '[formats.mine]\nmessages = "messages"\nreference = "gold"\ngroup_by = "task_id"\n'
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -11,41 +10,9 @@ import pytest
 
 from ruler_cli import score_group
 from ruler_cli.errors import UsageError
-from ruler_cli.judging.panel import PanelJudge
-from ruler_cli.ledger.reply_cache import (
-    NO_ADDRESS,
-    OTHER_LAYOUT,
-    Ledger,
-    ReplyCache,
-)
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import UNANSWERED, Request
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
-from tests.ledger.test_reply_cache import reply
-
-NOW = Request("s", "now", ("a",), earlier=lambda: "before")
-
-
-def test_earlier_keys(tmp_path: Path) -> None:
-    """A reply that an earlier version kept under another key is no answer, and is counted with the reason once."""
-    sources = {
-        "address": (NO_ADDRESS, "", "now"),
-        "layout": (OTHER_LAYOUT, "http://stand-in/v1", "before"),
-        "both": (OTHER_LAYOUT, "", "before"),
-    }
-    for name, (why, address, user) in sources.items():
-        with Ledger(tmp_path / name) as ledger:
-            cache = ReplyCache(ledger, "m", {}, "http://stand-in/v1")
-            before = replace(NOW, user=user, earlier=None)
-            earlier = replace(cache, address=address)
-            anyio.run(earlier.keep, earlier.key(before), reply())
-            judge = PanelJudge(None, cache)
-            for _ in range(2):
-                assert anyio.run(judge.call, NOW) == UNANSWERED
-            assert [*judge.outdated.values()] == [why]
-            anyio.run(cache.keep, cache.key(NOW), reply())
-            assert cache.find(cache.key(replace(NOW, earlier=None))) is not None
 
 
 def test_stand_ins_replies(
@@ -113,21 +80,6 @@ def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
     score = ("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert ruler(*score, *at).returncode == 0
     assert ruler(*score, "-m", "openai/o3").returncode == 1
-
-
-def test_replies_without_an_address(
-    ruler: Ruler, server: JudgeServer, tmp_path: Path
-) -> None:
-    """Replies that an earlier version kept without an address are counted by the run."""
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.3, 0.4)])
-    score = ("score", "in.jsonl", "out.jsonl", "-m", "openai/o3")
-    at = ("--api-base", server.base)
-    with pytest.MonkeyPatch.context() as before:
-        before.setattr("ruler_cli.judging.panel.stand_in_of", lambda judge: "")
-        assert ruler(*score, *at).returncode == 0
-    done = ruler(*score, *at, "--cached-only")
-    told = "warning: kept replies that no longer answer: 2 (it was kept without"
-    assert (done.returncode, done.stderr.count(told)) == (1, 1)
 
 
 def test_empty_address(ruler: Ruler, tmp_path: Path) -> None:

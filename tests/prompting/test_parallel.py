@@ -6,18 +6,14 @@ import json
 import operator
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import anyio
 import pytest
 
-from ruler_cli.ledger.reply_cache import OTHER_LAYOUT, Ledger, ReplyCache
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
-from tests.conftest import ROOT, Ruler, write
-from tests.ledger.test_reply_cache import reply
+from tests.conftest import ROOT
 from tests.picture_judge import part
 from tests.values import first_request, group, read, render
 
@@ -112,34 +108,6 @@ def test_other_groups_keep_their_prompts() -> None:
     for messages in (told(["a"], "a"), told(["a", "b"])):
         layout = build_layout(group([TASK, *messages]), AskSettings())
         assert "numbers" not in first_request(layout, AskSettings()).user
-        assert layout.earlier is None
-
-
-def test_kept_replies(ruler: Ruler, tmp_path: Path) -> None:
-    """The run says once how many kept replies no longer answer, because results had lost their calls."""
-    answers = zip(ORDERS[:2], ("Told.", "Done."), strict=True)
-    rollouts = [
-        {
-            "task_id": "t",
-            "messages": [*conversation(order), {**END, "content": answer}],
-        }
-        for order, answer in answers
-    ]
-    write(tmp_path / "in.jsonl", rollouts)
-    # of the two passes by version 0.1.0, as it was before results were paired with calls
-    keys = (
-        "308dd855b1c9bea1a809890726ead015",
-        "d6ac62b4c06a10ca1a844114745098b6",
-    )
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        cache = ReplyCache(ledger, "openai/good", {})
-        for key in keys:
-            anyio.run(cache.keep, bytes.fromhex(key), reply())
-    ask = ("--passes", "2", "--ledger", "l.sqlite", "--cached-only")
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", *ask)
-    assert done.returncode == 1
-    reported = f"kept replies that no longer answer: 2 ({OTHER_LAYOUT})"
-    assert done.stderr.count(reported) == 1, done.stderr
 
 
 def test_many_calls() -> None:

@@ -21,6 +21,7 @@ from ruler_cli.judges.providers import (
     EMBEDDED,
     QUEUEING_ENGINES,
     Price,
+    lacks_chat,
     listed_batch_price,
 )
 from ruler_cli.judges.resolve import (
@@ -106,7 +107,7 @@ def request_line(judge: JudgeSettings) -> Line:
     at_openai = judge.model.startswith("openai/")
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = replace(first_format(judge, address), stream="")
-    if answer_format.responses:
+    if lacks_chat(judge.model) and not judge.api_base:
         problem = "is answered at /v1/responses only, and a batch is written for chat completions"
         remedy = "name another one with --model"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
