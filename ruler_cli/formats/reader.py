@@ -63,7 +63,7 @@ from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.fields import option_name, paths
 from ruler_cli.settings.models import InputSettings, RecordPaths
-from ruler_cli.settings.suggestions import nearest, suggest_path
+from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
 _STATES = ("scored", "failed")
@@ -704,7 +704,6 @@ def _refuse_paths(
         for path in filter(None, paths(getattr(row, name_of))):
             if not _lack(places, path):
                 continue
-            near = suggest_path(path, places)
             keys = f"their keys: {first_keys(values[0])}"
             flag = bool(getattr(settings, name_of, None))
             field = settings.outcome_option if name_of == "outcome" else name_of
@@ -713,7 +712,7 @@ def _refuse_paths(
                 where = f"{option_name(field)} {path}"
             raise UsageError(
                 f"none of the first records has {'it' if flag else f'`{path}`'}",
-                f"did you mean {printable(near)}?" if near else keys,
+                keys,
                 place=f"{name}: {where}",
             )
 
