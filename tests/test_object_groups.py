@@ -10,7 +10,7 @@ import json
 import pickle
 import types
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -355,16 +355,6 @@ def test_objects_that_are_shown() -> None:
         )
 
 
-def test_mapping_with_rules() -> None:
-    """A dict whose kind refuses new keys gives a plain dict."""
-
-    class Closed(dict[str, Any]):
-        def update(self, *_: Any, **__: Any) -> None:
-            raise KeyError("closed")
-
-    assert read({"trajectories": [Closed(talk("a"))]}).rollouts[0].error is None
-
-
 def test_cycle() -> None:
     """A group that holds itself is refused."""
     cycle: dict[str, Any] = {}
@@ -411,9 +401,31 @@ class Guarded:
         raise RuntimeError("one of a kind")
 
 
+class Closed(dict[str, Any]):
+    """A trajectory that takes no new keys."""
+
+    def update(self, *_: Any, **__: Any) -> None:
+        """Refuse."""
+        raise KeyError("closed")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A trajectory whose reward cannot be set."""
+
+    messages: Any
+    reward: float | None = None
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    "given", [Pair([talk("a")]), {"trajectories": [Guarded()]}]
+    "given",
+    [
+        Pair([talk("a")]),
+        {"trajectories": [Guarded()]},
+        [Closed(talk("a"))],
+        [Frozen(talk("a")["messages"])],
+    ],
 )
 async def test_no_copy(server: JudgeServer, given: Any) -> None:
     """A group of which no annotated copy can be made is refused before it is paid for."""

@@ -220,7 +220,10 @@ def test_memory_is_flat(tmp_path: Path) -> None:
 
 
 def test_line_of_many_groups(tmp_path: Path) -> None:
-    """A line that holds many groups takes its own size on disk while it waits, not that for each group."""
+    """A line that holds many groups takes its size on disk while it waits, not that for each group.
+
+    Beside it the replies and the scores made of them are held, which are not combined again.
+    """
     sizes, close = list[int](), Scratch.close
 
     def closed(self: Scratch) -> None:
@@ -232,7 +235,7 @@ def test_line_of_many_groups(tmp_path: Path) -> None:
         patch.setattr(Scratch, "close", closed)
         done = simulated(source, tmp_path / "out.jsonl")
     assert (done.summary.groups, done.summary.written) == (40, 1)
-    assert sizes[0] < 4 * source.stat().st_size
+    assert sizes[0] < 5 * source.stat().st_size
 
 
 def columns(path: Path, groups: int) -> Path:

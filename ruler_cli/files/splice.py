@@ -130,11 +130,7 @@ class Patches:
         elif opens == ord('"') and (
             text := inner_object(self.raw[slice(*span)])
         ):
-            inner = Patches(text)
-            inner.put(read_object(text), value)
-            self.replace(
-                *span, dump(inner.apply().decode("utf-8", "surrogatepass"))
-            )
+            self.replace(*span, dump(edited(text, value)))
         elif opens == ord("[") and all(key.isdecimal() for key in value):
             items = read_array(self.raw, start)
             for key, item in value.items():
@@ -167,6 +163,13 @@ class Patches:
             at = end
         out.append(self.raw[at:])
         return b"".join(out)
+
+
+def edited(raw: bytes, values: NewMembers) -> str:
+    """Return the text of an object with new members."""
+    patches = Patches(raw)
+    patches.put(read_object(raw), values)
+    return patches.apply().decode("utf-8", "surrogatepass")
 
 
 def _encode_value(value: NewMembers | bytes) -> bytes:

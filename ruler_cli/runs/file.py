@@ -30,6 +30,7 @@ from ruler_cli.files.values import parts
 from ruler_cli.formats.input import (
     Input,
     open_input,
+    refuse_other_groups,
     shown_key,
 )
 from ruler_cli.formats.reader import Reader
@@ -128,6 +129,12 @@ async def score(
     summary, stopped = session.finish()
     if source is not None:
         source.report(observer, end=True)
+        # a framework whose own reader cannot read a reward that is null
+        name = source.reader.format.refuses_null if source.reader else ""
+        if name and summary.failed and settings.on_failure == "null":
+            observer.warn(
+                f"{name} cannot read null rewards; --on-failure drop leaves them out"
+            )
     return RunResult(summary, stopped, whole)
 
 
@@ -200,6 +207,7 @@ def _open(
     if error := nothing_to_compare(settings, source):
         session.observer.note(source.found())
         raise error
+    refuse_other_groups(source, settings.output, force=may_replace(settings))
     return source
 
 
@@ -217,6 +225,7 @@ class FileSource:
     ) -> None:
         """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
+        self._reader = source.reader
         if groups is None:
             groups = held_groups(session.settings, source, session.observer)
         self._pull = (threaded if source.waits else inline)(groups)
@@ -230,6 +239,17 @@ class FileSource:
         ) as error:  # calls in flight are paid for and may finish
             self._stop_signal.stop(error)
             return None
+
+    def restored(self, group: Group) -> Group | None:
+        """Return a group with its messages, which stand in the bytes of its records."""
+        assert self._reader is not None  # noqa: S101 - it read the group
+        records = list[Record]()
+        for record in group.records:
+            # of a line of several groups the last alone has the bytes
+            if not record.line.raw:
+                return None
+            records.append(self._reader.read(record.line)[record.part])
+        return Group(group.key, tuple(records))
 
 
 class Annotations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, TypeVar, cast
@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 import orjson
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse_value
+from ruler_cli.files.splice import NewMembers, edited, inner_object
 
 G = TypeVar("G")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -95,24 +97,27 @@ def member_at(path: str, value: Any) -> Any:
 
 
 def with_members(value: G, changes: Mapping[str, Any]) -> G:
-    """Return a shallow copy with other members; an object gets only those that its kind has."""
+    """Return a shallow copy with other members; an object gets only those that its kind has.
+
+    It raises what the kind of the object raises, if that allows no change.
+    """
     if isinstance(value, Mapping):
+        copies_itself = isinstance(value, dict) or hasattr(
+            type(value), "__copy__"
+        )
         # a copy of others may share items
-        if isinstance(value, dict) or hasattr(type(value), "__copy__"):
-            with suppress(Exception):  # of a kind that refuses a change
-                twin: Any = copy.copy(value)
-                twin.update(changes)
-                return cast("G", twin)
-        return cast("G", {**value, **changes})
+        twin: Any = copy.copy(value) if copies_itself else dict(value)
+        twin.update(changes)
+        return cast("G", twin)
     copied: G = copy.copy(value)
     for name, changed in changes.items():
         if name == "ruler":
             continue
         try:
             setattr(copied, name, changed)
-        except Exception:  # noqa: BLE001 - it is frozen, or has no such member
+        except Exception:
             if hasattr(value, name):
-                object.__setattr__(copied, name, changed)
+                raise
     return copied
 
 
@@ -124,3 +129,41 @@ def snapshot(value: G, changes: Mapping[str, Any]) -> G:
         kind = type(value).__name__
         reason = f"no copy of this {kind} can be annotated ({error})"
         raise UnreadableError(f"{reason}; give a dict") from error
+
+
+def with_changes(value: Any, changes: NewMembers) -> Any:
+    """Return a copy of a value with new members, as bytes of JSON are given them; what has no members stays."""
+    if isinstance(value, str):
+        # the trajectory once more, as JSON text
+        text = inner_object(dump(value))
+        return edited(text, changes) if text else value
+    if isinstance(value, list):
+        return [
+            _changed(item, changes.get(str(i))) for i, item in enumerate(value)
+        ]
+    new = dict[str, Any]()
+    removed = set[str]()
+    for name, change in changes.items():
+        if change is None:
+            removed.add(name)
+        else:
+            new[name] = _changed(member(value, name), change)
+    copied = with_members(value, new)
+    if isinstance(copied, MutableMapping):
+        for name in removed & copied.keys():
+            del copied[name]
+    return copied
+
+
+def _changed(value: Any, change: NewMembers | bytes | None) -> Any:
+    """Return what stands for a value after a change; one of a kind of its own becomes what JSON has for it."""
+    if change is None:
+        return value
+    if isinstance(change, bytes):
+        return parse_value(change)
+    if not isinstance(value, Mapping | list | str):
+        try:
+            value = plain(value, "")
+        except UnreadableError:
+            return value
+    return with_changes({} if value is None else value, change)

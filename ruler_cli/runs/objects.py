@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any, Generic, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
-from ruler_cli.files.parse import dump, parse
+from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.values import EMPTY, first_at, lookup, parts, value_at
-from ruler_cli.formats.annotate import Annotated, annotate
+from ruler_cli.formats.annotate import Annotated, new_members
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
 from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
 from ruler_cli.formats.names import PROMPTS
@@ -30,6 +30,7 @@ from ruler_cli.runs.json_form import (
     member_at,
     plain,
     snapshot,
+    with_changes,
     with_members,
 )
 from ruler_cli.runs.session import Scored
@@ -403,7 +404,11 @@ def _listed(group: Any, shape: Shape) -> Sequence[Any]:
 
 def _item(rollout: Any, place: str) -> _Item:
     parsed, lost = _json_form(rollout)
-    return _Item(place, snapshot(rollout, _own_members(rollout)), parsed, lost)
+    copied = snapshot(rollout, _own_members(rollout))
+    if not isinstance(rollout, Mapping):
+        # one whose reward cannot be set is refused before it is paid for
+        snapshot(copied, {"reward": 0.5})
+    return _Item(place, copied, parsed, lost)
 
 
 def _beside(group: Any) -> dict[str, Any]:
@@ -522,15 +527,14 @@ def judged_group(
             if apart:
                 annotation = {**annotation, "group": fields}
             annotated.append((rollout, annotation))
-        raw = annotate(record.line.raw, form, annotated, fields, on_failure)
-        written = parse(raw)
-        notes = _notes(form, written, annotated)
+        changes = new_members(item.parsed, form, annotated, fields, on_failure)
+        notes = _notes(form, changes, annotated)
         trajectories += notes
-        copied = _with_differences(item, written)
         lacks_score = all(note["score"] is None for note in notes)
-        is_object = not isinstance(copied, Mapping)
+        lacks_reward = on_failure == "null" or "reward" not in item.parsed
+        is_object = not isinstance(item.copied, Mapping)
         # its reward is a number by its type, as in ART, whose training and logging fail at None
-        if lacks_score and is_object and member(copied, "reward") is None:
+        if is_object and lacks_score and lacks_reward:
             if isinstance(scores, GroupScores):
                 place = f"trajectory {len(trajectories)}"
                 why = notes[0]["reason"]
@@ -538,7 +542,7 @@ def judged_group(
                     f"{fields['key']}: {place} is left out of the scored copy: {why}"
                 )
             continue
-        copies.append(copied)
+        copies.append(with_changes(item.copied, changes))
     whole: Any = copies
     if group.shape == "record":
         whole = copies[0]
@@ -558,38 +562,20 @@ def judged_group(
 
 def _notes(
     form: Format,
-    written: dict[str, Any],
+    changes: dict[str, Any],
     annotated: Sequence[Annotated],
 ) -> list[dict[str, Any]]:
-    """Return what a record that is written says of each rollout."""
+    """Return what the changes of a record say of each rollout."""
+    notes = list[Mapping[str, Any]]()
     if form.listed:
-        listed = written["ruler"]
+        listed = parse_value(changes["ruler"])
         notes = listed["rollouts"] if form.group_in_record else listed
     else:
-        notes = []
         for rollout, annotation in annotated:
-            path = (*rollout.path, *parts(form.ruler))
+            written = value_at(changes, (*rollout.path, *parts(form.ruler)))
             # there may be no place for it
-            notes.append(value_at(written, path) or annotation)
+            notes.append(parse_value(written) if written else annotation)
     return [
         {name: value for name, value in note.items() if name != "group"}
         for note in notes
     ]
-
-
-def _with_differences(item: _Item, written: dict[str, Any]) -> Any:
-    """Return a copy of a record in which the members that an annotation changes are as they are written."""
-    changes = dict[str, Any]()
-    for name, value in written.items():
-        before = item.parsed.get(name)
-        # of a rollout that could not be read: it has no place for `ruler`
-        misplaced = isinstance(value, dict) and not isinstance(before, dict)
-        if misplaced and before is not None and name != "ruler":
-            continue
-        # 1 and 1.0 and true differ
-        if name not in item.parsed or dump(value) != dump(before):
-            changes[name] = value
-    copied = with_members(item.copied, changes)
-    for name in item.parsed.keys() - written.keys():
-        copied.pop(name, None)
-    return copied

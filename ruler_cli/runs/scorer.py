@@ -371,6 +371,10 @@ class ObjectSource:
             return group
         return None
 
+    def restored(self, group: Group) -> Group:
+        """Return the group, which is held as it is."""
+        return group
+
 
 def _count_for_art(usd: float | None) -> None:
     """Add a judge's cost to the metrics that ART collects in this context, as its own judge does."""

@@ -7,6 +7,7 @@ in the order of the source. A file run, a Scorer and Ray's workers are other sou
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import time
 from collections import Counter, deque
@@ -43,6 +44,7 @@ from ruler_cli.settings.models import (
 )
 from ruler_cli.types import (
     CallError,
+    FailedCall,
     Group,
     GroupError,
     GroupResult,
@@ -73,6 +75,15 @@ UNUSABLE = ("reply", "transport", "refused")
 _TWO_SCALES = (
     "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
     "--set standardize=false does not"
+)
+_UNSURE = FailedCall(
+    0,
+    0,
+    0,
+    GroupError(
+        "reply",
+        "the judge gave only 0 and 1, then left that scale, and was not asked again",
+    ),
 )
 _FIGURES = words_of("tied alone one_score degraded explained same_explanations")
 """Counts of a summary that its figures give."""
@@ -105,6 +116,10 @@ class GroupSource(Protocol):
 
     async def next(self) -> Group | None:
         """Return the next group; None after the last."""
+        ...
+
+    def restored(self, group: Group) -> Group | None:
+        """Return a group that was held with its messages; None if they are gone."""
         ...
 
 
@@ -298,6 +313,13 @@ class ScoringSession:
             self.stop_signal.stop(useless)
         else:  # another judge may be loaded at any time
             self.observer.warn(useless.reason)
+
+    def unscore(self, group: Group, error: GroupError) -> None:
+        """Count a scored group as one that failed."""
+        summary = self.stats.summary
+        summary.scored -= 1
+        summary.failed[error.kind] = summary.failed.get(error.kind, 0) + 1
+        self.observer.failed(group.key, error.kind, error.reason)
 
     def conclude(
         self,
@@ -540,6 +562,7 @@ class JudgeStream:
             try:
                 group_run, result = await anext(self._engine)
             except StopAsyncIteration:
+                await self._settle()
                 self._rest = self._at_end()
                 break
             group = group_run.group
@@ -606,6 +629,40 @@ class JudgeStream:
         except RulerError as error:  # there is no room for groups that wait
             self.drop(error)
         return None
+
+    async def _settle(self) -> None:
+        """Judge scored groups that waited anew, if their scores may stand on another scale by now."""
+        while any(
+            self._unsure(result, scores) for _, result, scores in self._held
+        ):
+            held = self._held
+            self._held = HeldGroups(on_disk=self._source.on_disk)
+            self.batch.forget_waiting()
+            for group, before, earlier in held:
+                result = before
+                if self._unsure(before, earlier):
+                    result = await self._anew(group, before)
+                scores, _ = self.batch.add(result)
+                failed_before = isinstance(earlier, GroupError)
+                if isinstance(scores, GroupError) and not failed_before:
+                    self._session.unscore(group, scores)
+                self._held.add(group, result, scores)
+            held.close()
+
+    def _unsure(self, result: GroupResult, scores: Combined) -> bool:
+        """Return whether a group has scores that may stand on another scale."""
+        if isinstance(scores, GroupError):
+            return False
+        return self._session.panel.unsure(result.bounds)
+
+    async def _anew(self, group: Group, before: GroupResult) -> GroupResult:
+        """Judge a group that was held anew; without its messages it fails."""
+        whole = self._source.restored(group)
+        if whole is not None:
+            result = await self._again(whole)
+            if result is not None:
+                return result
+        return replace(before, pass_scores=(), failed_calls=(_UNSURE,))
 
     def _at_end(self) -> Iterator[Scored]:
         """Yield the groups that waited for the last one."""
@@ -714,6 +771,8 @@ class BatchScores:
         self._alone = replace(self._how, debias=False, standardize=False)
         self._single = settings.ask.single
         self._input_order = settings.ask.order == "input"
+        self._several = settings.ask.passes > 1 or bool(settings.panel)
+        self._before: BatchStatistics | None = None
         self.at_once = True
         self.waits = bool(self._how.debias or self._how.standardize)
         """True if the scores of every group need the whole batch."""
@@ -732,9 +791,20 @@ class BatchScores:
 
         made = PassTables(result)
         combination = combined(made, self._alone, self._single)
-        self.statistics.add(made)
         final = isinstance(combination, GroupError) or combination.final
-        return combination, self.waits or not (final or self.at_once)
+        # scores of only 0 and 1 may turn out to stand on another scale
+        unsure = self._several and bool(result.bounds)
+        waits = self.waits
+        if not self.at_once:
+            waits = waits or unsure or not final
+        if waits and self._before is None:
+            self._before = copy.deepcopy(self.statistics)
+        self.statistics.add(made)
+        return combination, waits
+
+    def forget_waiting(self) -> None:
+        """Forget the first group that waits, and all that were added since."""
+        self.statistics = copy.deepcopy(self._before or self.statistics)
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups that wait. Return a warning if an option has no effect."""

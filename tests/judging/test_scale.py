@@ -112,6 +112,31 @@ def test_written_before(staged: Callable[..., Stage]) -> None:
     assert virtually(main) == 1
 
 
+@pytest.mark.parametrize("grouped", ["lines", "groups"])
+def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
+    """Groups that wait for their batch when the judge leaves the scale are asked again before they are written."""
+    groups: list[Any] = GROUPS
+    if grouped == "lines":
+        groups = [
+            {**rollout, "group_id": entry["group_id"]}
+            for entry in GROUPS
+            for rollout in entry["trajectories"]
+        ]
+    stage = staged(Stub(say=obedient), groups=groups)
+    done = stage.run(concurrency=1, passes=2)
+    records = stage.records()
+    flat = [
+        t["reward"]
+        for record in records
+        for t in record.get("trajectories", [record])
+    ]
+    assert flat == pytest.approx([score for row in TRUTH for score in row])
+    assert (done.summary.scored, done.summary.complete) == (4, True)
+    stage = staged(Stub(say=ten), groups=groups)
+    done = stage.run(concurrency=1, passes=2, ledger=None)
+    assert (done.summary.scored, done.summary.failed) == (0, {"reply": 4})
+
+
 def test_honest_bounds(staged: Callable[..., Stage]) -> None:
     """A judge that slips once and then keeps to the scale may give only 0 and 1: it is asked once more."""
     judge = Stub()
