@@ -944,15 +944,6 @@ class Pair:
 
 
 @value
-class Contradiction:
-    """A rollout whose score contradicts its outcome: its group's key, its number there from 1, its score."""
-
-    group: str
-    rollout: int
-    score: float
-
-
-@value
 class BatchFigures:
     """Statistics over the scores of a batch.
 
@@ -961,7 +952,7 @@ class BatchFigures:
     over `slot_groups` groups; `debiased` tells that it was subtracted. `reliability` counts groups by
     tenths of it, 0.0 to 0.1 first; `reliability_median` is over those. `noise` is the standard
     deviation of one score over passes, all groups together. `flawed` rollouts passed their check with a
-    score below 0.5, `near_misses` failed with one from 0.5 on: the most extreme are listed.
+    score below 0.5, `near_misses` failed with one from 0.5 on.
     `without_outcome` counts rollouts without an outcome, if others have one or if outcomes were asked
     for.
     """
@@ -979,9 +970,7 @@ class BatchFigures:
     reliability_median: float | None = None
     noise: float | None = None
     flawed: int = 0
-    flawed_listed: tuple[Contradiction, ...] = ()
     near_misses: int = 0
-    near_misses_listed: tuple[Contradiction, ...] = ()
     without_outcome: int = 0
 
 

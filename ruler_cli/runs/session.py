@@ -339,7 +339,7 @@ class ScoringSession:
             wordless = not self._wordless.isdisjoint(scores.used)
             if any(reply.error for reply in result.pass_scores):
                 wordless = True
-            self.sums.add(group.key, result, scores, own_words=not wordless)
+            self.sums.add(result, scores, own_words=not wordless)
             self._bounds[result.bounds] += 1
             self.observer.scored(group.key, scores.scores, part.written.copy())
         return Scored(group, result, scores, part)

@@ -26,18 +26,12 @@ from ruler_cli.scoring.tables import UNCORRECTED, Correction, PassTables
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
     BatchFigures,
-    Contradiction,
     GroupResult,
     GroupScores,
     Pair,
     PassScores,
-    printable,
 )
 
-_LISTED = 20
-"""Contradictions of a kind that are listed: those with the most extreme scores."""
-_KEY = 200
-"""Characters of a group's key in a listing: a key may be as long as a prompt."""
 _FINEST = 1e-8
 """The least variance of rounding: passes that agree to the last bit would outweigh all others."""
 _FLAT = 1e-6
@@ -132,7 +126,7 @@ class BatchStatistics:
 
 
 class ScoreSums:
-    """Sums over the scores of a run, and the scores that contradict outcomes.
+    """Sums over the scores of a run, and how many of them contradict outcomes.
 
     `names` are the judges' names in the figures, by number.
     """
@@ -142,18 +136,16 @@ class ScoreSums:
         self._names = tuple(names)
         # by the outcome of the rollouts, which their scores contradict
         self._contradictions = Counter[bool]()
-        self._listed: dict[bool, list[Contradiction]] = {True: [], False: []}
         self._outcomes = Counter[bool | None]()
 
     def add(
         self,
-        key: str,
         result: GroupResult,
         scores: GroupScores,
         *,
         own_words: bool = True,
     ) -> None:
-        """Count a group's scores; `key` names the group if one of its rollouts is listed."""
+        """Count a group's scores; `own_words`: its judges explain each rollout by themselves."""
         self.figures.add(scores, own_words=own_words)
         for i, passed in enumerate(result.outcomes):
             score = scores.rollouts[i].judge_score
@@ -163,11 +155,6 @@ class ScoreSums:
             if passed is None or passed != (score < PASSING):
                 continue
             self._contradictions[passed] += 1
-            listed = self._listed[passed]
-            listed.append(Contradiction(printable(key, _KEY), i + 1, score))
-            # of equal scores the first
-            listed.sort(key=lambda odd: odd.score, reverse=not passed)
-            del listed[_LISTED:]
 
     def of(
         self,
@@ -209,8 +196,6 @@ class ScoreSums:
             reliability_median=quantile(figures.reliability, 0.5),
             noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._contradictions[True],
-            flawed_listed=tuple(self._listed[True]),
             near_misses=self._contradictions[False],
-            near_misses_listed=tuple(self._listed[False]),
             without_outcome=outcomes[None] if checked else 0,
         )
