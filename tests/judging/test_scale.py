@@ -112,6 +112,23 @@ def test_written_before(staged: Callable[..., Stage]) -> None:
     assert virtually(main) == 1
 
 
+def test_waiting_in_a_stream(staged: Callable[..., Stage]) -> None:
+    """Groups that a Scorer holds until their stream ends are asked again before, too."""
+    stage = staged(Stub(say=obedient))
+
+    async def main() -> list[Any]:
+        settings = stage.settings(concurrency=1, ledger=None, debias=True)
+        async with Scorer(settings) as scorer:
+            return [
+                judged.scores async for judged in scorer.score_groups(GROUPS)
+            ]
+
+    scores = virtually(main)
+    assert [list(row) for row in scores] == [
+        pytest.approx(row) for row in TRUTH
+    ]
+
+
 @pytest.mark.parametrize("grouped", ["lines", "groups"])
 def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     """Groups that wait for their batch when the judge leaves the scale are asked again before they are written."""
