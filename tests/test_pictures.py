@@ -384,7 +384,7 @@ def test_looking(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_estimates(ruler: Ruler, tmp_path: Path) -> None:
-    """`check` counts the tokens of pictures by their area."""
+    """`check` counts the tokens of pictures by the rule of the judge's provider."""
     large = {
         "type": "image_url",
         "image_url": {"url": address(png(0.4, 1000, 750))},
@@ -394,8 +394,14 @@ def test_estimates(ruler: Ruler, tmp_path: Path) -> None:
         [rollout(large, text="Done!"), rollout(part(0.2))],
     )
     text = tokens_of(ruler, "openai/gpt-4o", "--pictures", "leave")
-    counted = tokens_of(ruler, "openai/gpt-4o") - text
-    assert counted == pytest.approx(1000 + 1, abs=30)
+    for model, tokens in {
+        "openai/gpt-4o": 85 + 4 * 170 + 85 + 170,
+        "anthropic/claude-sonnet-4-5": 1000 + 1,
+        "gemini/gemini-2.5-pro": 2 * 258 + 258,
+    }.items():
+        assert tokens_of(ruler, model) - text == pytest.approx(
+            tokens, abs=30
+        ), model
 
 
 def tokens_of(ruler: Ruler, model: str, *options: str) -> float:

@@ -137,12 +137,21 @@ class Index:
         return [count or 0 for count in row]
 
     @property
+    def repeated(self) -> tuple[int, int] | None:
+        """The first line whose key was there before, after the line that had it."""
+        return self._returned(apart=False)
+
+    @property
     def apart(self) -> tuple[int, int] | None:
         """The first line of a group with others between, after the line of it before them."""
+        return self._returned(apart=True)
+
+    def _returned(self, *, apart: bool) -> tuple[int, int] | None:
         rows = self._table().rows(
             "SELECT prior, id FROM (SELECT id, key, lag(key) OVER (ORDER BY id) before,"
             " lag(id) OVER (PARTITION BY key ORDER BY id) prior FROM line) "
-            "WHERE prior IS NOT NULL AND before != key ORDER BY id LIMIT 1"
+            "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
+            apart,
         )
         for before, again in rows:
             return before >> PARTS, again >> PARTS

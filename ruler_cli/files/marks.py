@@ -42,15 +42,15 @@ _DEEP = 6
 
 def refuse_foreign(
     location: Location, kind: Kind, *, force: bool = False
-) -> None:
-    """Raise UsageError for a file that ruler did not write as this kind, unless it is empty.
+) -> bool:
+    """Raise UsageError for a file that ruler did not write as this kind, unless it is empty; tell if it holds scores.
 
     It may be compressed, a table, or at an address. With `force` it is not looked at.
     """
     why = f"no {kind} that ruler wrote"
     try:
         if force or not _has_bytes(location):
-            return
+            return False
         if kind == "OUTPUT":
             with ExitStack() as stack:
                 container = open_container(location.name, stack)
@@ -60,8 +60,8 @@ def refuse_foreign(
                 further = lines if container.log else ()
                 if first is None:
                     is_ours = container.rewritable
-                elif any(map(_has_scores, chain((first,), further))):
-                    is_ours = True
+                elif any(map(has_scores, chain((first,), further))):
+                    return True
                 else:
                     members = parse(first.raw).keys()
                     is_ours = any(export <= members for export in _EXPORTS)
@@ -70,12 +70,17 @@ def refuse_foreign(
                 head = decompressed(location.public, stream).read(_HEAD)
             is_ours = not head or bool(_HEADS[kind].match(head))
         if is_ours:
-            return
+            return False
     except (ForeignError, UnreadableError, RecursionError):
         pass
     except RulerError as error:
         why = f"ruler cannot tell if it wrote it ({error.problem})"
-    raise UsageError(
+    raise not_replaced(location, why)
+
+
+def not_replaced(location: Location, why: str) -> UsageError:
+    """Return the error for a file that stays as it is."""
+    return UsageError(
         f"is there, and {why}",
         "give another name (a pattern of inputs stands in quotes), or replace it with --force",
         place=location.public,
@@ -95,7 +100,7 @@ def _has_bytes(location: Location) -> bool:
     return location.local and path.is_file() and path.stat().st_size > 0
 
 
-def _has_scores(line: Line) -> bool:
+def has_scores(line: Line) -> bool:
     """Return whether a record has an annotation of ruler."""
     try:
         return _annotated(parse(line.raw), _DEEP)

@@ -1,4 +1,4 @@
-"""Records of agent frameworks: LangChain, ADK, SWE-agent, OpenHands, SWE-bench, ATIF, Harbor.
+"""Records of agent frameworks: AutoGen, LangChain, ADK, SWE-agent, OpenHands, SWE-bench, ATIF, Harbor.
 
 The work that a coding agent handed in may stand beside its messages, and the judge must see it.
 Several records may be one rollout: the episodes of a trial, the files of a session that was continued.
@@ -6,8 +6,9 @@ Several records may be one rollout: the episodes of a trial, the files of a sess
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -26,6 +27,7 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
+from ruler_cli.formats.format import holds
 from ruler_cli.formats.paths import list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import (
@@ -42,29 +44,88 @@ from ruler_cli.messages.dialects import (
 from ruler_cli.messages.parts import pick
 from ruler_cli.types import Rollout
 
-_PATHS = "messages values.messages channel_values.messages"
-"""Paths of the messages of LangChain and LangGraph."""
+_USERS = words(
+    "user human user_proxy userproxy userproxyagent user_proxy_agent"
+)
+_SILENT = words(
+    "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent"
+)
+_RESULTS = words("ToolCallExecutionEvent FunctionExecutionResultMessage")
+_AUTOGEN_ROLES = {
+    "SystemMessage": "system",
+    "UserMessage": "user",
+    "CodeExecutionEvent": "tool",
+    **dict.fromkeys(_RESULTS, "tool"),
+}
+_PATHS = "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages"
+"""Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
 
 
 def _listed(record: JsonObject) -> list[Any]:
-    """The first list of messages; [] if there is none."""
-    return first(filter(is_message_list, each_at(record, _PATHS))) or []
+    """The first list of messages, or of the state of one of AutoGen's agents; [] if there is none."""
+    states = record.get("agent_states") or {}
+    values = each_at(record, _PATHS)
+    for state in states.values():
+        values.append(lookup(state, "message_thread"))
+    return first(filter(is_message_list, values)) or []
+
+
+def _is_history(record: JsonObject, kind: str) -> bool:
+    first_message = _listed(record)[:1]
+    return KINDS[kind].is_made_of(first_message)
+
+
+def is_autogen_history(record: JsonObject) -> bool:
+    """Return whether a record holds messages of AutoGen."""
+    return _is_history(record, "autogen")
 
 
 def is_langchain_history(record: JsonObject) -> bool:
     """Return whether a record holds messages of LangChain."""
-    return KINDS["langchain"].is_made_of(_listed(record)[:1])
+    return _is_history(record, "langchain") and not is_autogen_history(record)
 
 
-def read_langchain(record: JsonObject) -> Rollout:
-    """Read messages of LangChain, each of which is turns."""
+def _read(turns_of: Callable[[Turn], Messages], record: JsonObject) -> Rollout:
+    """Read messages, each of which is turns."""
     messages = _listed(record)
     if not messages or not all(map(is_object, messages)):
         raise UnreadableError("has no messages where its framework writes them")
     turns = []
     for message in messages:
-        turns += normalize_message(message)
+        turns += turns_of(message)
     return Rollout(turns)
+
+
+def _autogen_turns(message: Turn) -> Messages:
+    kind, source, content, thought = each_at(
+        message, "type source content|result.output thought"
+    )
+    if "role" in message:  # a line that could not be read
+        return [message]
+    if kind in _SILENT:
+        return []
+    if kind in _RESULTS and objects(content) == content:
+        results = [each_at(result, "call_id content") for result in content]
+        return [result_turn(*result) for result in results]
+    role = _AUTOGEN_ROLES.get(str(kind))
+    if role is None and str(source).casefold() in _USERS:
+        role = "user"
+    if role is not None:
+        return [new_turn(role, content)]
+    calls = []
+    for call in objects(content):
+        if holds(call, "name arguments"):
+            calls.append(call)
+    if kind == "ThoughtEvent":
+        thought = content
+    if calls == content or kind == "ThoughtEvent":
+        content = None
+    more = {"tool_calls": calls, "reasoning_content": thought}
+    return [new_turn("assistant", content, name=source, **more)]
+
+
+read_autogen = partial(_read, _autogen_turns)
+read_langchain = partial(_read, normalize_message)
 
 
 def read_session(record: JsonObject) -> Rollout:

@@ -7,8 +7,9 @@ question; Harbor's export has `conversations` too, and `task`; a preference pair
 field may be an answer. A data set's own `output` may stand beside a model's answer, whose names therefore
 come first. A filter of lm-eval repeats the answers: equal ones are one rollout, scored on each line.
 
-A preference pair is a group of two; the outcome of the preferred answer is true, that of the other one false, and
-the judge does not see it.
+Answers side by side (preference pairs, arena battles) are a group of two, or of all that are numbered; the
+winner's outcome is true, the others' false, and the judge does not see it. A number is a label only if a data
+set says what it means, and a draw is no outcome.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -55,10 +57,12 @@ from ruler_cli.formats.names import (
     PROBLEMS,
 )
 from ruler_cli.formats.paths import Rollouts, is_text_list
-from ruler_cli.messages.content import Messages, new_turn
+from ruler_cli.messages.content import Messages, new_turn, text_of
 from ruler_cli.messages.conversations import (
     all_conversations,
     chat_turns,
+    dialogue,
+    dialogue_pair,
     json_messages,
     named_turns,
 )
@@ -196,11 +200,12 @@ _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
 
 
 def turns_field(record: JsonObject) -> str | None:
-    """Return the field that holds the turns; None if there is none."""
+    """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
     for name in _TURN_LISTS:
         if _are_turns(record.get(name)):
             return name
-    return None
+    names = ("text", *_TURN_LISTS)
+    return first(name for name in names if dialogue(record.get(name)))
 
 
 def _are_turns(value: Any) -> bool:
@@ -215,7 +220,8 @@ def read_turns(record: JsonObject) -> Rollout:
     name = turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    return read_conversation(record, chat_turns(record[name], name))
+    turns = dialogue(record[name]) or chat_turns(record[name], name)
+    return read_conversation(record, turns)
 
 
 _PREFERRED = [
@@ -229,28 +235,72 @@ _PREFERRED = [
     )
 ]
 """Names of the preferred answer and of the other one."""
+_STEMS = words(
+    "response output answer completion generation conversation human_ref"
+)
+_MARKS = ("_", "", " ")
+_ENDS = ("abc", "ABC", range(1000), range(1, 1000))
+"""Stems, marks behind them and ends of the names of answers; with all letters they are the options of a question."""
 _WHOLE = words("messages conversations conversation")
+_WINNERS = words(
+    "winner preference preferred label chosen human_preference better verdict",
+)
+"""Fields whose text may name the better answer."""
+_NOUNS = words(
+    "model assistant response answer output completion generation conversation"
+)
+_LABELS = """
+preference output_1 output_2 1.5 0.5
+better_response_id response_0 response_1 0.5 0.5
+safer_response_id response_0 response_1 0.5 0.5
+preference_strength response_1 response_2 0 3
+overall_preference response1 response2 0 3
+labels human_ref_B human_ref_A 0.5 0.5
+winner_model_a response_b response_a 0 1
+winner_model_b response_a response_b 0 1
+""".strip().splitlines()
+"""Labels that are numbers: the field, the answers beside it, the number of a draw, and the greatest distance from it.
+
+A smaller number means that the first answer won. AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and
+Chatbot Arena's table of 55,000 battles.
+"""
 
 
 def read_preference(record: JsonObject) -> Rollouts:
-    """Read the preferred answer, whose outcome is true, and the other one."""
+    """Read the answers side by side."""
     names = _names(record)
     if not names:
-        raise UnreadableError("has no `chosen` and `rejected`")
+        raise UnreadableError(
+            "has no `chosen` and `rejected`, nor other names of answers to one prompt"
+        )
     sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)
     all_texts = all(map(is_text, sides))
-    if all_texts and not prompt and "Human:" in sides[0][:10]:
-        raise UnreadableError(
-            "holds dialogues in one text each; make lists of messages of them"
-        )
+    dialogues = []
+    # two whole dialogues (HH-RLHF) hold the prompt
+    whole = all_texts and names in _PREFERRED
+    if whole and all(text_of(turn) in sides[0] for turn in prompt):
+        dialogues = dialogue_pair(sides)
     as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
+    best = names[0] if names in _PREFERRED else _best(record, names)
 
     def read(i: int, name: str) -> Rollout:
-        answer = answer_turns(sides[i], name, as_json=as_json)
-        shown = [] if _is_whole(answer) else prompt
-        return make_rollout(shown, answer, tools=tools, outcome=i == 0)
+        outcome = None if best is None else name == best
+        shown = prompt
+        if dialogues:
+            *shown, last = dialogues[i]
+            answer = [last]
+        else:
+            answer = answer_turns(sides[i], name, as_json=as_json)
+        if _is_whole(answer):
+            shown = []
+            judged = record.get("turn")
+            asked = [turn for turn in answer if turn.get("role") == "user"]
+            if type(judged) is int and len(asked) > judged:
+                # it goes on after the turn that was judged (MT-bench)
+                outcome = None
+        return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
 
@@ -267,10 +317,15 @@ def _are_json(
 
 
 def _names(record: JsonObject) -> Names:
-    """The fields of the preferred answer and the other one; () if there are not both."""
+    """The fields that hold the answers of a record; () if there are not two."""
     for pair in _PREFERRED:
         if record.keys() >= {*pair} and any(map(record.get, pair)):
             return pair
+    for stem, mark, ends in product(_STEMS, _MARKS, _ENDS):
+        names = (f"{stem}{mark}{end}" for end in ends)
+        present = tuple(takewhile(record.__contains__, names))
+        if 1 < len(present) < len(ends):
+            return present
     return ()
 
 
@@ -287,14 +342,51 @@ def _is_whole(answer: Any) -> bool:
     return lookup(answer, "0.role") in ("system", "developer", "user")
 
 
+def _best(record: JsonObject, names: Names) -> str | None:
+    """The name of the answer that won; None for a draw, and for a label whose meaning is not known."""
+    for label in _LABELS:
+        field, left, right, *figures = label.split()
+        draw, most = map(float, figures)
+        value: Any = record.get(field)
+        if {left, right} != {*names} or not isinstance(value, int | float):
+            continue
+        if 0 < abs(value - draw) <= most:
+            return right if value > draw else left
+    for text in filter(is_text, map(record.get, _WINNERS)):
+        named = [name for name in names if _is_named(text, name, record)]
+        if len(named) == 1:
+            return named[0]
+    return None
+
+
+def _is_named(
+    label: str,
+    name: str,
+    record: JsonObject,
+) -> bool:
+    """Return whether a text is the name of an answer (`response_A`, `model_a`, `A`, `A>B`), or of its model."""
+    end = name[-1].casefold()
+    if label == record.get(f"model_{end}"):
+        return True
+    winner, *_ = label.casefold().split(">")
+    text = "".join(filter(str.isalnum, winner))
+    if text == end:
+        return end.isalpha()
+    return text in [noun + end for noun in _NOUNS]
+
+
 def is_preference(record: JsonObject) -> bool:
-    """Return whether a record holds a preferred answer and another one."""
-    values = [*map(record.get, _names(record))]
+    """Return whether a record holds answers side by side, and a prompt."""
+    names = _names(record)
+    values = [*map(record.get, names)]
+    if not any(values):
+        return False
     for value in values:
         is_known = isinstance(value, str | dict | None)
         if not is_known and not is_message_list(value):
             return False
-    return bool(values)
+    whole = names in _PREFERRED or all(map(_is_whole, values))
+    return whole or bool(_prompt(record))
 
 
 def is_code_sample(record: JsonObject) -> bool:

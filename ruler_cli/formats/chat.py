@@ -387,8 +387,16 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
-    earlier = prompt_turns(history, "history")
-    return with_system(record, [*earlier, *prompt_turns(value, name)])
+    pairs = [*map(items, items(history))]
+    if not pairs or not all(pairs):
+        earlier = prompt_turns(history, "history")
+        return with_system(record, [*earlier, *prompt_turns(value, name)])
+    turns = []
+    for pair in pairs:
+        for role, text in zip(("user", "assistant"), pair, strict=False):
+            if text is not None:
+                turns.append(new_turn(role, text))
+    return with_system(record, [*turns, *prompt_turns(value, name)])
 
 
 def with_prompt(

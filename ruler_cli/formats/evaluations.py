@@ -1,6 +1,7 @@
-"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, tau2-bench.
+"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, tau2-bench, BFCL, MT-bench.
 
-Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score.
+Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score. A record
+without its question, which is in another file (BFCL, FastChat), holds nothing that can be judged.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from ruler_cli.files.values import (
     items,
     lookup,
     objects,
+    words,
 )
 from ruler_cli.formats.chat import (
     read_conversation,
+    read_or_error,
     with_answer,
     with_task,
 )
 from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import STEP_LISTS
+from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import (
     chat_turns,
@@ -34,7 +38,7 @@ from ruler_cli.messages.conversations import (
     prompt_turns,
     step_turns,
 )
-from ruler_cli.messages.dialects import call_turn, result_turn
+from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -214,3 +218,123 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
         message = {**message, "tool_calls": named}
     if "tool_messages" not in message:
         yield message
+
+
+_BFCL = words(
+    "live_ exec_ executable_ multi_turn_ simple multiple parallel irrelevance relevance java rest sql chatable "
+    "web_search memory format_sensitivity"
+)
+"""Beginnings of the ids of BFCL's categories."""
+
+
+def is_bfcl(record: JsonObject) -> bool:
+    """Return whether a record is a result of BFCL, or of its score files."""
+    if lookup(record, "prompt.question") is not None:
+        return True
+    is_result = any(
+        key in record
+        for key in ("inference_log", "input_token_count", "traceback")
+    )
+    return is_result and record["id"].startswith(_BFCL)
+
+
+def read_bfcl(record: JsonObject) -> Rollout:
+    """Read a result of BFCL."""
+    if "traceback" in record:
+        raise UnreadableError(
+            "has an error in `result` and no answer (BFCL writes this with `traceback`)"
+        )
+    log = objects(record.get("inference_log"))
+    if any(_QUERY in part for part in log):
+        messages: Messages = []
+        for part in log:
+            messages += _logged(part)
+    else:
+        messages = _answered(record)
+    tools = record.get("function") or lookup(record, "prompt.function")
+    return Rollout(messages, tools=tools, outcome=record.get("valid"))
+
+
+def _logged(part: Turn) -> Iterator[Turn]:
+    """A part of a log: a query, then the messages of the model and the tools at each step."""
+    if asked := part.get(_QUERY):
+        yield from check_messages(asked, _QUERY)
+    entries = []
+    for name, step in part.items():
+        if name.startswith("step_"):
+            entries += objects(step)
+    for entry in entries:
+        role, content, thought = each_at(
+            entry, "role content reasoning_content"
+        )
+        if role == "assistant":
+            yield {**_model_turn(content), "reasoning_content": thought}
+        elif role == "tool":
+            yield new_turn(role, content)
+
+
+def _answered(record: JsonObject) -> Messages:
+    """The turns of a question, each before its answer; of several turns each answer is a list of steps."""
+    question = items(first_at(record, "question", "prompt.question"))
+    result = first_at(record, "result", "model_result_raw", "model_result")
+    if not question:
+        raise UnreadableError(_apart("id"))
+    answers = [[result]]
+    if len(question) > 1:
+        answers = items(result)
+    if len(answers) != len(question):
+        raise UnreadableError(
+            f"has {len(question)} turns in `question` and other answers in `result`"
+        )
+    messages: Messages = []
+    for turn, answer in zip(question, answers, strict=True):
+        messages += check_messages(turn, "question") if turn else ()
+        steps = answer if is_list(answer) else [answer]
+        messages += map(_model_turn, steps)
+    return messages
+
+
+_QUERY = "begin_of_turn_query"
+
+
+def _model_turn(answer: Any) -> Turn:
+    """The turn of a model that answered with a text, or with calls as `{name: arguments}`."""
+    calls = objects(answer)
+    if not calls or len(calls) != len(answer):
+        return new_turn("assistant", answer)
+    listed = []
+    for call in calls:
+        for name, arguments in call.items():
+            listed.append({"name": name, "arguments": arguments})
+    return new_turn("assistant", None, tool_calls=listed)
+
+
+def _apart(key: str) -> str:
+    """Return why a record without its question is not read."""
+    return f"has no question, which stands in another file; join the two by `{key}`"
+
+
+def read_mt_bench(record: JsonObject) -> Rollouts:
+    """Read the answers to the turns of a question; both are texts or objects with `content`."""
+    questions = record.get("turns")
+    if not is_list(questions):
+        raise UnreadableError(_apart("question_id"))
+
+    def read(answers: Any) -> Rollout:
+        count = len(items(answers))
+        if not 0 < count <= len(questions):
+            raise UnreadableError(
+                f"has {count} answers for {len(questions)} questions"
+            )
+        turns = []
+        for pair in zip(questions, answers, strict=False):
+            for role, turn in zip(("user", "assistant"), pair, strict=True):
+                text = turn.get("content") if is_object(turn) else turn
+                turns.append(new_turn(role, text))
+        return Rollout(turns)
+
+    rollouts = []
+    for number, choice in enumerate(list_field(record, "choices")):
+        path = ("choices", number)
+        rollouts.append(read_or_error(path, read, lookup(choice, "turns")))
+    return rollouts

@@ -60,6 +60,7 @@ class Format(RecordPaths):
     `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
     `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place, `read_at` if the user
     gave it.
+    `refuses_null` names a reader of these files that takes no reward of null.
 
     `listed`: rollouts are items of lists, `Rollout.path` is `(i,)`, and paths begin at the record. Item i of the
     list `reward` is the rollout's. Several records of a `trajectory` shape may hold the items of one group.
@@ -97,6 +98,7 @@ class Format(RecordPaths):
     read_at: str = ""
     written: bytes = b"%s"
     lost: bytes = b"null"
+    refuses_null: str = ""
     listed: bool = False
     parallel: bool = False
     extras: bool = False

@@ -19,11 +19,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import Container
@@ -45,10 +45,12 @@ from ruler_cli.files.index import (
     short_hash,
 )
 from ruler_cli.files.location import Location
+from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import KeyTable, Scratch, digest
 from ruler_cli.formats.chat import task_messages
 from ruler_cli.formats.events import open_records
+from ruler_cli.formats.keys import prompt_key
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
 from ruler_cli.messages.content import has_content
@@ -86,7 +88,7 @@ class PromptChecks:
     """Counts suspicious prompt openings, over all rollouts that can be judged.
 
     `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
-    that only the system's messages are compared.
+    that only the system's messages are compared. Without any the agent's rules are not shown.
     `varied_prompts`: the dump compares prompts, so that nothing is.
     """
 
@@ -96,6 +98,7 @@ class PromptChecks:
     first_taskless: str = ""
     mixed: int = 0
     first_mixed: str = ""
+    ruleless: int = 0
 
     @classmethod
     def of(cls, reader: Reader) -> PromptChecks:
@@ -104,7 +107,7 @@ class PromptChecks:
         return cls(form.simulated_user, form.varied_prompts)
 
     def look(self, rollouts: Iterable[Rollout], where: str) -> list[Opening]:
-        """Count the rollouts of a record that show no task; return the opening of each.
+        """Count the rollouts of a record that show no task or no rules; return the opening of each.
 
         A part of a rollout after the first is passed over.
         """
@@ -120,6 +123,7 @@ class PromptChecks:
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
             if self.simulated_user:
+                self.ruleless += not any(map(is_system, rollout.messages))
                 asked = [*filter(is_system, asked)]
             openings.append(
                 [(turn.get("role"), turn.get("content")) for turn in asked]
@@ -142,6 +146,13 @@ class PromptChecks:
                 f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's first turn "
                 f"(first: {self.first_taskless}); give the path of the task with --prompt PATH; if another "
                 "file has it, join the two first"
+            )
+        if self.ruleless:
+            warnings.append(
+                f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "
+                "(tau2-bench keeps the rules beside the messages); add it: "
+                "jq -c '.info.environment_info.policy as $p | .simulations[] | "
+                '.messages = [{role: "system", content: $p}] + .messages\''
             )
         if self.mixed:
             warnings.append(
@@ -179,7 +190,9 @@ class Survey:
     smallest: int = 0
     largest: int = 0
     singles: int = 0
+    repeated: tuple[int, int] | None = None
     end: tuple[int, int] = (0, 0)
+    cut: bool = False
     done: bool = False
 
     @property
@@ -237,6 +250,7 @@ class Survey:
             sizes
         )
         if self.whole:
+            self.repeated = index.repeated
             return
         if self.compares:
             self.checks.mixed, first = index.mixed()
@@ -256,18 +270,40 @@ class Survey:
     def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, a sentence each.
 
-        `alone`: rollouts are to be scored by themselves.
+        One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
+        differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
         """
         warnings = list[str]()
-        if self.groups > 1 and self.singles == self.groups and not alone:
+        key = shown_key(self.reader)
+        mean = self.rollouts // max(1, self.groups)
+        several = self.groups > 1
+        doubtful = self.reader.by_prompt or self.checks.mixed
+        if several and self.singles == self.groups and not alone:
             nothing = "nothing can be compared: every group has one rollout"
-            if self.reader.format.shape != "group":
-                nothing += (
-                    f" ({shown_key(self.reader)}); if that is wrong, "
-                    "name another key with --group-by PATH"
-                )
-            warnings.append(nothing)
+            if self.reader.format.shape == "group":
+                warnings.append(nothing)
+            else:
+                warnings.append(_doubt(f"{nothing} ({key})"))
+        elif self.groups == 1 and not (self.whole or self.cut):
+            if self.records > 1 and doubtful:
+                all_one = f"all {self.records} records are one group ({key})"
+                warnings.append(_doubt(all_one))
+        elif several and self.largest > 8 * max(1, mean):
+            sizes = f"{self.smallest} to {self.largest}"
+            warnings.append(
+                _doubt(f"group sizes are very uneven, {sizes} ({key})")
+            )
+        if self.repeated:
+            first, second = map(self.where, self.repeated)
+            warnings.append(
+                f"{first} and {second} have the same `{self.reader.key}`; each is judged as its own group"
+            )
         return warnings + self.checks.sentences()
+
+
+def _doubt(problem: str) -> str:
+    """Return a doubt about the group key, with the way out."""
+    return f"{problem}; if that is wrong, name another key with --group-by PATH"
 
 
 @dataclass(slots=True)
@@ -471,7 +507,10 @@ class Input:
         grouping = self.checks.sentences()
         if self.survey is not None and self.survey.done:
             grouping = self.survey.warnings(alone=alone)
-        return [*self.container.warnings(), *grouping]
+        lacking = list[str]()
+        for path in self.reader.missing if self.reader else ():
+            lacking.append(f"no record has a value at --reward {path}")
+        return [*self.container.warnings(), *grouping, *lacking]
 
     def report(
         self,
@@ -708,6 +747,7 @@ def survey(
         last = record
     read.finish()
     if limit is not None and read.alone and last and read.groups >= limit:
+        read.cut = True
         read.end = (last.line.number, last.line.end)
 
 
@@ -791,6 +831,47 @@ def labelled(
         if index.mixed(labels)[0] == least:
             return replace(reader, labels=labels, label_kind="folder")
     return replace(reader, labels=files, label_kind="file")
+
+
+def refuse_other_groups(
+    source: Input,
+    output: str,
+    *,
+    force: bool,
+) -> None:
+    """Raise UsageError if INPUT is a scored file, and OUTPUT a scored file of none of its groups.
+
+    Then it is likely that OUTPUT was forgotten behind a pattern. A pipe, which is read once, is not compared.
+    """
+    location = Location(output)
+    if force or source.survey is None:
+        return
+    if not any(map(has_scores, source.container.sample(1))):
+        return
+    if not refuse_foreign(location, "OUTPUT"):
+        return
+    paths: dict[str, Any] = dict.fromkeys(
+        ("records", "limit", "shard", "reward", "outcome", "reference")
+    )
+    alike = replace(source.settings, source=output, **paths)
+    with ExitStack() as stack, suppress(UsageError):
+        scored = open_input(alike, stack, _ignore)
+        labels = source.reader is not None and bool(source.reader.labels)
+        names = {_name(group, by_prompt=labels) for group in scored.again()}
+        for group in source.again():
+            if _name(group, by_prompt=labels) in names:
+                return
+    raise not_replaced(
+        location, "holds scores of other groups than those of INPUT"
+    )
+
+
+def _name(group: Group, *, by_prompt: bool) -> str:
+    """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
+    if by_prompt or group.key == group.records[0].line.where:
+        with suppress(UnreadableError, IndexError):
+            return prompt_key(group.rollouts[0], None)
+    return group.key
 
 
 def _count(number: int, noun: str) -> str:

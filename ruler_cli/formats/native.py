@@ -151,10 +151,5 @@ def read_row(record: JsonObject) -> Rollout:
 
 
 def is_native(record: JsonObject) -> bool:
-    """Return whether `messages` are a rollout, and no list of answers stands beside them.
-
-    AutoGen's, whose `source` is their speaker, are not.
-    """
-    first_message = lookup(json_value(record.get("messages")), "0") or {}
-    is_autogen = "source" in first_message and "role" not in first_message
-    return not is_autogen and not answers_path(record)
+    """Return whether `messages` are a rollout, and no list of answers stands beside them."""
+    return not answers_path(record)

@@ -88,6 +88,8 @@ class Reader:
     prompt: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     label_kind: str = ""
+    missing: set[str] = field(default_factory=set, compare=False)
+    """The user's path of the reward, until a record has a value there, with the nearest one."""
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -198,6 +200,8 @@ class Reader:
             name: values.at(path) for name, path in self.value_paths.items()
         }
         reward = changes.get("reward")
+        if reward is not None:
+            self.missing.clear()
         if "reward" not in changes:
             reward = rollout.reward
             if reward is None and not form.own_reward and form.reward:
@@ -494,6 +498,9 @@ def detect(
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader)
+        places = _holders(values)
+        if _lack(places, reward):
+            reader.missing.add(reward)
     if settings.format == "auto" and chosen.rank < 1:
         _refuse_prompts(name, reader, records)
     return reader
@@ -640,7 +647,6 @@ def _unknown_shape(
 
 _NO_LONGER_READ = {
     "AutoGen 0.2": '"human_input":[',
-    "AutoGen": '"type":"TextMessage"',
     "CrewAI": '"tasks_output":[{',
     "ADK evaluations": '"finalEvalStatus":',
     "DeepEval": '"llmSpans":',

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump
 from ruler_cli.files.values import (
     JsonObject,
     first,
@@ -144,6 +145,8 @@ def _rollout(
 ) -> Rollout:
     """Read one rollout."""
     is_named = form.rank == OWN
+    if is_named and _is_structured(value):
+        value = dump(value).decode("utf-8", "replace")
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
     is_answer_path = path in alternatives(paths(form.answers))
     if not is_answer_path and (may_be_turns or not is_named):
@@ -193,6 +196,15 @@ def _answer(
         if name and name != path:
             prompt = task_turns(record, name)
     return make_rollout(prompt, answer)
+
+
+def _is_structured(value: Any) -> bool:
+    """Return whether a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
+    listed = [value] if is_object(value) else items(value)
+    for part in listed:
+        if not is_object(part) or is_answer(part):
+            return False
+    return bool(listed) and named_turns(listed) is None
 
 
 def _conversation(

@@ -31,6 +31,7 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.format import holds
 from ruler_cli.formats.keys import key_text
+from ruler_cli.formats.paths import every
 from ruler_cli.formats.trace_conversations import (
     AGENT,
     Conversation,
@@ -62,6 +63,10 @@ _ITEMS = words(
     "metadata.datasetItemId metadata.dataset_example_id metadata.reference_example_id "
     "attributes.dataset_example_id langfuse.experiment.item.id "
     'metadata.attributes."langfuse.experiment.item.id"'
+)
+_SCORES = words(
+    "scores[].value annotations[].result.score annotations[].score span_annotations[].result.score "
+    "span_annotations[].score feedback_stats{}.value.avg"
 )
 _INPUTS = words("input inputs input_text")
 _OUTPUTS = words("output outputs output_text")
@@ -114,6 +119,7 @@ def read_trace(record: JsonObject) -> Rollout:
         messages,
         histories=tuple(further),
         tools=tools or None,
+        outcome=_outcome(record, spans),
     )
 
 
@@ -252,6 +258,17 @@ def _has_more(value: Any) -> bool:
         return False
     stated = [inner for inner in value.values() if inner not in EMPTY]
     return len(stated) > 1 and not _ANSWER_MEMBERS & value.keys()
+
+
+def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
+    """Return the only number of Langfuse's scores, Phoenix's annotations, LangSmith's feedback."""
+    holders = [record, _trace(record), *(span.raw for span in spans)]
+    numbers = []
+    for holder in {id(holder): holder for holder in holders}.values():
+        for path in _SCORES:
+            scores = [score for _, score in every(holder, path)]
+            numbers += [s for s in scores if isinstance(s, int | float)]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def item_key(record: JsonObject) -> str | None:

@@ -79,25 +79,14 @@ _REFUSING = (
     501,
 )
 """Statuses of refusals by what a template, a server or a model does not know."""
-_STREAM = (
-    r"non-?stream|\bstream\w*\W{1,3}(?:only|mode|must|is (?:required|mandatory))|\bonly\W.{0,30}\bstream"
-    r"|\b(?:set|enable|requires?|use)\W.{0,20}\bstream|\bstream\W{0,4}(?:to\W{0,3})?true"
-)
 _ROLE = r"(?:\bsystem[ _-]?(?:role|message|prompt|instruction)|\brole\W{1,3}system|['\"`]system)"
-_SYSTEM = (
+_SYSTEM = re.compile(
     rf"{_ROLE}.{{0,60}}\b(?:not|un\w+|must|cannot)\b|(?:\bnot|n't|\bun\w+|\binvalid)\b.{{0,40}}{_ROLE}"
     r"|roles? must alternate|developer instruction|messages?\W{1,3}0\W{1,3}role"
-    r"|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b"
+    r"|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b",
+    re.IGNORECASE | re.DOTALL,
 )
-_SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
-    (re.compile(words, re.IGNORECASE | re.DOTALL), name, before, after)
-    for words, name, before, after in (
-        ("stream_options|include_usage", "stream", "counted", "plain"),
-        (_STREAM, "stream", "", "counted"),
-        (_SYSTEM, "merged", False, True),
-    )
-)
-"""Words of a refusal, the field of AnswerFormat that they are about, its value then and the one to try."""
+"""Words of a refusal of a system message, for which both messages are sent as one."""
 _ENTRY_KEY = re.compile('"(?:score|criteria)"')
 """Key of an entry: a reply with one has the judge's mistakes, and not those of its form."""
 _IN_A_ROW = 5
@@ -120,7 +109,7 @@ class AnswerFormat:
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
     answer; `max_output` are the tokens that the model can write. `likely` is the number of likely tokens that are
     asked for where their probabilities are read. `merged`: both messages are sent as one of the user. `stream`:
-    the answer is asked for in pieces, with its tokens ("counted") or without.
+    the answer is asked for in pieces.
     """
 
     forms: tuple[Form, ...] = _LISTS
@@ -129,7 +118,7 @@ class AnswerFormat:
     max_output: int | None = None
     likely: int = _LIKELY[0]
     merged: bool = False
-    stream: Literal["", "counted", "plain"] = ""
+    stream: bool = False
 
     def max_tokens(
         self,
@@ -156,11 +145,9 @@ class AnswerFormat:
         self, sent: AnswerFormat, status: int, message: str
     ) -> AnswerFormat | None:
         """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
-        for words, name, before, after in (
-            _SWITCHES if status in _REFUSING else ()
-        ):
-            if getattr(sent, name) == before and words.search(message):
-                return replace(self, **{name: after})
+        refused = status in _REFUSING and not sent.merged
+        if refused and _SYSTEM.search(message):
+            return replace(self, merged=True)
         if refuses_format(status, message):
             if len(sent.forms) == 1:
                 return None
@@ -358,7 +345,7 @@ def first_format(
         LIMITS[0] if openai else LIMITS[1],
         thinking_tokens(params, thinks=model.reasoning is True),
         model.max_output if listed else None,
-        stream="counted" if judge.params.get("stream") else "",
+        stream=bool(judge.params.get("stream")),
     )
 
 
@@ -384,7 +371,6 @@ def chat_arguments(
     body.pop("stream", None)
     if how.stream:
         body["stream"] = True
-    if how.stream == "counted":
         body.setdefault("stream_options", {"include_usage": True})
     return body
 

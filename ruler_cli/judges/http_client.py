@@ -13,7 +13,7 @@ from typing import Self
 import aiohttp
 from multidict import CIMultiDict
 
-from ruler_cli.judges.network import advice, judge_through, proxy_of, trusted
+from ruler_cli.judges.network import advice, judge_through, proxy_of
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.judges.replies import LARGEST, TOO_LARGE
 from ruler_cli.judges.streams import is_stream
@@ -97,9 +97,7 @@ class HttpClient:
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, ttl_dns_cache=300, ssl=trusted(self.base)
-            ),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             # no judge is told what it said before
             cookie_jar=aiohttp.DummyCookieJar(),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner

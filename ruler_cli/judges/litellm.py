@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import ssl
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -36,7 +35,6 @@ from ruler_cli.judges.network import (
     advice,
     judge_through,
     proxy_of,
-    trust_bundles,
 )
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
@@ -347,7 +345,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     litellm makes them once for each limit of the answer; the texts are replaced then. UsageError if it
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
-    how = replace(first_format(settings, None), stream="")
+    how = replace(first_format(settings, None), stream=False)
     judge = LitellmJudge(settings.model, settings.timeout, settings.params, how)
 
     template = lru_cache(4096)(partial(_template, judge))
@@ -427,11 +425,6 @@ def _litellm() -> Any:
 
     if not loud:  # it logs tracebacks of errors that we report; a caller's own litellm stays as it is
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
-    from litellm.llms.custom_httpx.http_handler import get_ssl_configuration
-
-    # its clients share one context, for which it reads one of the variables only
-    if isinstance(context := get_ssl_configuration(), ssl.SSLContext):
-        trust_bundles(context)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     # it would wait for one to count the tokens of an answer that came in pieces

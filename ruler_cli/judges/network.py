@@ -1,23 +1,17 @@
-"""The environment → the way to an endpoint: its proxy, and the certificates that are trusted."""
+"""The environment → the way to an endpoint: its proxy, and what to look at if it fails."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ruler_cli.errors import UsageError
 from ruler_cli.types import CallError, Reply, clean
-
-BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables with a file, or a directory, of the certificates of further authorities."""
 
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
@@ -56,32 +50,6 @@ def _is_in_network(host: str, listed: str) -> bool:
             if ip_address(host) in ip_network(entry, strict=False):
                 return True
     return False
-
-
-def trusted(base: str) -> ssl.SSLContext | bool:
-    """Return the certificates that are trusted at an address; True: those that Python finds. UsageError as below."""
-    if base.startswith("http:") or not any(map(os.environ.get, BUNDLES)):
-        return True
-    context = ssl.create_default_context()
-    trust_bundles(context)
-    return context
-
-
-def trust_bundles(context: ssl.SSLContext) -> None:
-    """Add the certificates that variables name; UsageError if the file of one holds none."""
-    for name in BUNDLES:
-        path = os.environ.get(name)
-        if not path:
-            continue
-        kind = "capath" if Path(path).is_dir() else "cafile"
-        try:
-            context.load_verify_locations(**{kind: path})
-        except OSError as error:  # an error of SSL, too
-            why = error.strerror or error
-            problem = f"no certificates can be read from {path} ({why})"
-            raise UsageError(
-                problem, "correct the variable", place=name
-            ) from None
 
 
 def advice(

@@ -1,15 +1,18 @@
 """Texts, turns of other names, steps and parts → chat messages.
 
-A text is read as several turns only if it is JSON of messages. An agent's answer beside a prompt is one turn,
+A text (JSON of messages, or a dialogue with a marker before each turn) is read as several turns only if a
+person or a program put the whole conversation into it. An agent's answer beside a prompt is one turn,
 whatever its text: an agent can write turns that never took place.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from operator import contains
+from os.path import commonprefix
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -34,6 +37,7 @@ from ruler_cli.messages.content import (
     Turn,
     has_content,
     new_turn,
+    other_text,
     text_of,
 )
 from ruler_cli.messages.names import CALL_KEYS, ROLES, SINGLE_CALLS
@@ -109,6 +113,13 @@ _SPEAKER_KEYS = frozenset(
     words("role from speaker sender author source message_type")
 )
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
+_MARKERS = (
+    re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*|\n)(User|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*|\s)(USER|ASSISTANT|SYSTEM):[ \t]*"),
+    # sets of this kind have no line break before a marker
+    re.compile(r"(?:\A\s*)?###[ \t]*(Human|User|Assistant|System):[ \t]*"),
+)
 _BODIES = ("messages", "contents")
 """Members of an API's request that hold its messages."""
 
@@ -156,7 +167,7 @@ def named_turns(value: list[Any]) -> Messages | None:
     # a part of content has a `type` and a `text` too
     known_types = all(str(speaker).lower() in ROLES for speaker in speakers)
     if by is None or text_key is None or (by == "type" and not known_types):
-        return step_turns(value)
+        return _paired_turns(value) or step_turns(value)
     if not all(map(is_text, speakers)):
         return None
     return [_named_turn(turn, by, text_key) for turn in value]
@@ -178,6 +189,19 @@ def _named_turn(
         if key not in (by, text_key):
             made[key] = value
     return made
+
+
+def _paired_turns(value: list[Turn]) -> Messages | None:
+    """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
+    turns = []
+    for pair in value:
+        if other_text(pair).keys() - ROLES:
+            return None
+        for name, text in pair.items():
+            if name in ROLES:
+                turns.append(new_turn(ROLES[name], text))
+    texts = [turn["content"] for turn in turns]
+    return turns if _is_exchange(turns) and all(map(is_text, texts)) else None
 
 
 def step_turns(value: list[Any]) -> Messages | None:
@@ -284,6 +308,52 @@ def _message(
     return new_turn(role, content, name=name, **more)
 
 
+def _is_exchange(turns: Messages) -> bool:
+    return {"user", "assistant"} <= {turn["role"] for turn in turns}
+
+
+def dialogue(value: Any) -> Messages | None:
+    """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
+    text = value if is_text(value) else ""
+    for markers in _MARKERS:
+        turns = _split(text, markers) if markers.match(text) else []
+        if _is_exchange(turns):
+            return turns
+    return None
+
+
+def _split(
+    text: str,
+    markers: re.Pattern[str],
+) -> Messages:
+    _, *turns = markers.split(text)
+    speakers = [ROLES[name.lower()] for name in turns[::2]]
+    return [*map(new_turn, speakers, map(str.strip, turns[1::2]))]
+
+
+def dialogue_pair(texts: list[Any]) -> list[Messages]:
+    """Split two dialogues that begin alike into the turns of each; [] if they are no dialogues.
+
+    The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
+    markers in it may be the agent's own text.
+    """
+    shared = commonprefix(texts)  # noqa: RUF071 - of texts, not of paths
+    for markers in _MARKERS:
+        begins = []
+        for mark in markers.finditer(shared):
+            if mark[1].lower() == "assistant":
+                begins.append(mark)
+        if begins and markers.match(shared):
+            last = begins[-1]
+            prompt = _split(shared[: last.start()], markers)
+            pair = []
+            for text in texts:
+                answer = text[last.end() :].strip()
+                pair.append([*prompt, new_turn("assistant", answer)])
+            return pair
+    return []
+
+
 def chat_turns(value: Any, where: str) -> Messages:
     """Read a conversation: messages, turns of `from` and `value`, or JSON text of either.
 
@@ -296,11 +366,15 @@ def chat_turns(value: Any, where: str) -> Messages:
 
 
 def prompt_turns(value: Any, where: str) -> Messages:
-    """Read a prompt: a text is the user's turn unless it is JSON of messages; an empty one is no turn."""
+    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
     if value in EMPTY:
         return []
     if is_text(value) and json_messages(value) is None:
-        return [new_turn("user", value)]
+        turns = dialogue(value) or [new_turn("user", value)]
+        # it may end with a marker for the answer to come
+        if turns[-1] == new_turn("assistant", ""):
+            turns.pop()
+        return turns
     body = json_value(value)
     if not is_object(body):
         return chat_turns(body, where)

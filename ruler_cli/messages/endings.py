@@ -36,7 +36,7 @@ _MEANINGS = {
 """Patterns of what dumps say, in small letters and without marks: values, names of flags, a name and its number.
 
 The first that fits counts. A limit is one of length, turns, time or cost. The words are those of slime, miles, verl,
-SkyRL, rLLM, verifiers, Inspect, tau2-bench, eval-protocol, SWE-agent, mini-swe-agent, OpenHands, Harbor, of
+SkyRL, rLLM, verifiers, Inspect, tau2-bench, eval-protocol, SWE-agent, mini-swe-agent, OpenHands, Harbor, AutoGen, of
 coding agents, and of the APIs of models. An error of the grader is none of the rollout.
 """
 _KNOWN = {

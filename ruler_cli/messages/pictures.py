@@ -395,13 +395,57 @@ def with_smaller(request: Request) -> Request:
     return replace(request, pictures=tuple(placed))
 
 
-_AREA = 750
-"""Pixels of a token (docs.anthropic.com, Vision); most of the models of others take as many tokens, or fewer."""
+_AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
+"""Pixels of a token, by a word in the model's name (docs.anthropic.com, Vision; Qwen's patches of 28 × 28)."""
+_PATCHES = (("o4-mini", 1.72), ("-mini", 1.62), ("-nano", 2.46))
+_TILES = (
+    ("4o-mini", 2833, 5667),
+    ("o1", 75, 150),
+    ("o3", 75, 150),
+    ("gpt-5", 70, 140),
+)
+"""OpenAI's tokens of a picture and of each tile of it, and by the patch (platform.openai.com, Images and vision)."""
 
 
-def picture_tokens(picture: Picture) -> int:
-    """Estimate the tokens that a picture takes in a prompt."""
+def picture_tokens(picture: Picture, model: str) -> int:
+    """Estimate the tokens that a picture takes in a prompt to a model, by the rule of its provider."""
     width = picture.width or _UNKNOWN
     height = picture.height or _UNKNOWN
-    ratio = min(1.0, LONGEST / max(width, height))
-    return math.ceil(width * height * ratio**2 / _AREA)
+    width, height = _within(width, height, max(width, height), LONGEST)
+    for word, area in _AREAS.items():
+        if word in model:
+            return min(1600, math.ceil(width * height / area))
+    if "gemini" in model:
+        small = max(width, height) <= 384
+        return 258 * (1 if small else _tiles(width, height, 768))
+    for word, factor in _PATCHES:
+        if word in model and "4o" not in model:
+            patches = min(1536, _tiles(width, height, 32))
+            return math.ceil(patches * factor)
+    whole, tile = 85, 170
+    for word, *tokens in reversed(_TILES):
+        if word in model:
+            whole, tile = tokens
+    if picture.detail == "low":
+        return whole
+    width, height = _within(width, height, min(width, height), 768)
+    return whole + tile * _tiles(width, height, 512)
+
+
+def _within(
+    width: int,
+    height: int,
+    side: int,
+    most: int,
+) -> tuple[int, int]:
+    """Return the sides of a picture that is made smaller until one of them, `side`, is at most so long."""
+    ratio = min(1.0, most / side)
+    return max(1, round(width * ratio)), max(1, round(height * ratio))
+
+
+def _tiles(
+    width: int,
+    height: int,
+    side: int,
+) -> int:
+    return math.ceil(width / side) * math.ceil(height / side)

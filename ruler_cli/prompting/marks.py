@@ -21,9 +21,11 @@ def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
     return [pictures[mark[2]] for mark in MARK.finditer(text)]
 
 
-def size_of(text: str, pictures: Mapping[str, Picture]) -> int:
+def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
     """Return the bytes of a text, with its pictures as text of as many tokens."""
-    tokens = sum(map(picture_tokens, shown_in(text, pictures)))
+    tokens = 0
+    for picture in shown_in(text, pictures):
+        tokens += picture_tokens(picture, model)
     return len(text.encode()) + int(tokens * BYTES_PER_TOKEN)
 
 
@@ -73,6 +75,8 @@ def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
     return plain + text[at:], tuple(places)
 
 
-def tokens_of_pictures(pictures: Placed) -> int:
-    """Estimate the tokens of pictures."""
-    return sum(picture_tokens(picture) for _, picture in pictures)
+def tokens_of_pictures(pictures: Placed, ask: AskSettings) -> int:
+    """Return the tokens of pictures, as the judge's model counts them."""
+    return sum(
+        picture_tokens(picture, ask.judge_model) for _, picture in pictures
+    )

@@ -134,6 +134,7 @@ class PromptLayout:
     left_out: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
+    model: str = ""
     numbered: bool = False
 
     def order(self, seed: int, pass_index: int) -> list[int]:
@@ -218,11 +219,11 @@ class PromptLayout:
     @property
     def context_size(self) -> int:
         """Bytes of the context."""
-        return size_of(self.context, self.pictures)
+        return size_of(self.context, self.pictures, self.model)
 
     @property
     def _frame(self) -> int:
-        reference = size_of(self.reference, self.pictures)
+        reference = size_of(self.reference, self.pictures, self.model)
         size = self.context_size + len(self.tools.encode()) + reference
         return size + _rubric_bytes(self.rubric)
 
@@ -252,7 +253,7 @@ class RenderedGroup:
             less = self.rollouts[at].shortened(keep)
             text = less.text(self.shared, tools=self.own_tools)
             text = with_last(text, self.most_pictures)
-            size = size_of(text, before.pictures)
+            size = size_of(text, before.pictures, before.model)
             if size < sizes[at]:
                 texts[at] = text
                 sizes[at] = size
@@ -369,6 +370,7 @@ def _with_pictures(
 ) -> PromptLayout:
     """Return a layout of whole texts with the pictures that are shown of them."""
     most = ask.shown_pictures
+    model = ask.judge_model
     context = with_shared(layout.context, most)
     texts = tuple([with_last(text, most) for text in layout.distinct])
     whole = count_marks(layout.context, *layout.distinct)
@@ -376,10 +378,11 @@ def _with_pictures(
         layout,
         context=context,
         distinct=texts,
-        sizes=tuple([size_of(text, pictures) for text in texts]),
+        sizes=tuple([size_of(text, pictures, model) for text in texts]),
         pictures=pictures,
         left_out=whole - count_marks(context, *texts),
         twins=_twins(texts, layout),
+        model=model,
     )
 
 
@@ -818,7 +821,7 @@ def write_prompt(
         shared=len(shared),
         shown=labels,
         pictures=pictures,
-        picture_tokens=tokens_of_pictures(pictures),
+        picture_tokens=tokens_of_pictures(pictures, ask),
         keyed_system=system(keyed=True),
     )
 

@@ -167,5 +167,5 @@ def _request(
         pass_index=part.pass_index,
         fitted=True,
         pictures=pictures,
-        picture_tokens=tokens_of_pictures(pictures),
+        picture_tokens=tokens_of_pictures(pictures, ask),
     )

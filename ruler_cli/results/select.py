@@ -14,7 +14,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.input import Input, open_input
+from ruler_cli.formats.input import Input, open_input, refuse_other_groups
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.settings.models import InputSettings
@@ -67,6 +67,7 @@ def select(
                 write_as,
             )
         on_open(opened)
+        refuse_other_groups(opened, output, force=force or scored.same(output))
         if counts["unreadable"]:
             refuse_in_place("lose what cannot be read")
         if opened.reader is not None:

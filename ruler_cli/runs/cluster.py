@@ -31,7 +31,7 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.formats.input import open_input
+from ruler_cli.formats.input import open_input, refuse_other_groups
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
@@ -44,6 +44,7 @@ from ruler_cli.runs.file import (
     resolve_judges,
     score,
 )
+from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
 from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.models import (
@@ -128,6 +129,9 @@ async def score_on_ray(
             return await score(settings, observer, stop_signal)
         if error := nothing_to_compare(settings, source):
             raise error
+        refuse_other_groups(
+            source, settings.output, force=may_replace(settings)
+        )
         source.report(observer)
         groups = source.survey.mine
         shape = source.reader.format.shape

@@ -360,8 +360,10 @@ class Estimate:
         for judge in self.judges:
             limit = judge.ask.context_tokens or math.inf
             fits = not layout.shortening and layout.tokens <= limit
+            model = judge.ask.judge_model
+            counted = not layout.pictures or model == layout.model
             own_layout = layout
-            if not fits and judge.ask != first:
+            if (not fits and judge.ask != first) or not counted:
                 own_layout = build_layout(group, judge.ask)
             judge.add_group(group.key, own_layout, groups, ratio)
 

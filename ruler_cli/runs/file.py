@@ -30,6 +30,7 @@ from ruler_cli.files.values import parts
 from ruler_cli.formats.input import (
     Input,
     open_input,
+    refuse_other_groups,
     shown_key,
 )
 from ruler_cli.formats.reader import Reader
@@ -128,6 +129,12 @@ async def score(
     summary, stopped = session.finish()
     if source is not None:
         source.report(observer, end=True)
+        # a framework whose own reader cannot read a reward that is null
+        name = source.reader.format.refuses_null if source.reader else ""
+        if name and summary.failed and settings.on_failure == "null":
+            observer.warn(
+                f"{name} cannot read null rewards; --on-failure drop leaves them out"
+            )
     return RunResult(summary, stopped, whole)
 
 
@@ -200,6 +207,7 @@ def _open(
     if error := nothing_to_compare(settings, source):
         session.observer.note(source.found())
         raise error
+    refuse_other_groups(source, settings.output, force=may_replace(settings))
     return source
 
 

@@ -181,11 +181,39 @@ def test_another_kind(ruler: Ruler, files: Path) -> None:
 
 
 def test_forgotten_output(ruler: Ruler, files: Path) -> None:
-    """The last of several dumps is not taken for OUTPUT."""
+    """The last of several files is not taken for OUTPUT, be they dumps or scored."""
     write(files / "two.jsonl", [group("c", 0.3, 0.6)])
     before = (files / "two.jsonl").read_bytes()
     done = ruler("score", "in.jsonl", "two.jsonl", *SCORE)
     assert (done.returncode, (files / "two.jsonl").read_bytes()) == (2, before)
+    another = [{"trajectories": group("c", 0.3, 0.6)["trajectories"]}]
+    another[0]["trajectories"][0]["messages"][0]["content"] = "Another task."
+    for records in ([group("c", 0.3, 0.6)], another):
+        write(files / "two.jsonl", records)
+        assert ruler("score", "two.jsonl", "two.scored", *SCORE).returncode == 0
+        before = (files / "two.scored").read_bytes()
+        for source in ("scored.jsonl", "scored*.jsonl"):
+            for line in (
+                ("score", source, "two.scored", *SCORE),
+                ("select", source, "two.scored", "--where", "scored"),
+            ):
+                done = ruler(*line)
+                assert done.returncode == 2, line
+                assert "holds scores of other groups" in done.stderr
+                assert (files / "two.scored").read_bytes() == before
+        # a new dump goes where the last one went, and scores that belong together do
+        assert ruler("score", "in.jsonl", "two.scored", *SCORE).returncode == 0
+        assert (
+            ruler("score", "scored.jsonl", "two.scored", *SCORE).returncode == 0
+        )
+        alone = write(files / "one.jsonl", read(files / "scored.jsonl")[:1])
+        assert (
+            ruler(
+                "score", alone, "two.scored", *SCORE, "--limit", "1"
+            ).returncode
+            == 0
+        )
+        (files / "two.scored").unlink()
 
 
 def test_exempt(ruler: Ruler, files: Path) -> None:

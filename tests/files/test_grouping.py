@@ -133,7 +133,7 @@ def test_group_lines() -> None:
     for lines, message in (
         (
             group_lines(("a", 2), ("b", 3), ("a", 2)),
-            None,
+            "line 1 and line 3 have the same `group_id`; each is judged as its own group",
         ),
         (
             group_lines(("a", 1), ("b", 1)),
@@ -143,7 +143,7 @@ def test_group_lines() -> None:
         with counted(lines, WHOLE) as result:
             assert len(list(result.index.groups())) == len(lines)
         assert (result.grouping, result.groups) == ("line", len(lines))
-        assert result.warnings() == ([message] if message else [])
+        assert result.warnings() == [message]
     again: tuple[Grouping, ...] = ("consecutive", "scattered")
     for grouping in again:
         with (
@@ -158,6 +158,7 @@ def test_warnings() -> None:
     for keys, message in (
         ("abc", "every group has one rollout (key `group_id`)"),
         ("aaa", None),
+        ("bcdefghijklmnopq" + "a" * 40, "very uneven, 1 to 40"),
         ("aabb", None),
         ("a", None),
     ):

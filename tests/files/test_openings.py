@@ -165,6 +165,26 @@ def test_simulated_users(tmp_path: Path) -> None:
     assert result.checks.mixed == 1
 
 
+def test_one_group(tmp_path: Path) -> None:
+    """A dump of one task is warned about if it has no key, or if its rollouts begin differently."""
+    alike, mixed = (
+        [rollout_of("a", n) for n in "12"],
+        [rollout_of("a"), rollout_of("b")],
+    )
+    unkeyed = [{"messages": one["messages"]} for one in alike]
+    for number, (records, key, warned) in enumerate(
+        (
+            (alike, "`task_id`", False),
+            (mixed, "`task_id`", True),
+            (unkeyed, "hash of the prompt", True),
+        )
+    ):
+        result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
+        assert len(keys) == 1
+        assert ("all 2 records are one group" in warnings(result)) is warned
+        assert key in result.found()
+
+
 def test_prompts_compared(tmp_path: Path) -> None:
     """Prompts of one test of promptfoo may differ: they are what its dump compares."""
     lines = [
@@ -327,3 +347,18 @@ def test_problems_reported_once(tmp_path: Path) -> None:
         == ["has no turn of the a"] * 2 + ["is not JSON (unexpec"] * 2
     )
     assert done.summary.rollouts == 6
+
+
+@pytest.mark.parametrize("ruled", [True, False])
+def test_no_rules(ruled: bool, tmp_path: Path) -> None:
+    """In a benchmark with a simulated user, rollouts without a system message are counted."""
+    rules = [{"role": "system", "content": "Be brief."}] if ruled else []
+    run = {
+        "task_id": "1",
+        "reward_info": {"reward": 1},
+        "messages": [*rules, ANSWER, *talk("42")],
+    }
+    result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
+    assert (
+        "2 rollouts without rules for the agent" in warnings(result)
+    ) is not ruled

@@ -148,6 +148,24 @@ def pair(r: Record) -> Read:
     return [(None, None), (None, None)]
 
 
+def sides(r: Record) -> Read:
+    """AlpacaEval, FastChat, PKU-SafeRLHF, JudgeBench, the Arena's table: two answers under two names."""
+    ends = (
+        ("1", "2")
+        if "output_1" in r
+        else ("0", "1")
+        if "response_0" in r
+        else ("a", "b")
+    )
+    names = [
+        key
+        for key in r
+        if key.rpartition("_")[0] in ("output", "response", "conversation")
+    ]
+    assert [name[-1].lower() for name in names] == list(ends)
+    return [(None, None) for _ in names]
+
+
 def responses(r: Record) -> Read:
     """verl's main_generation_server: a prompt and a list of responses."""
     return [
@@ -228,6 +246,11 @@ def ultrafeedback(r: Record) -> Read:
     return [(None, c["overall_score"]) for c in r["completions"]]
 
 
+def mt_bench(r: Record) -> Read:
+    """FastChat, llm_judge/common.py `load_model_answers`: the choices of a question, without a reward."""
+    return [(r["question_id"], choice.get("reward")) for choice in r["choices"]]
+
+
 def langfuse(r: Record) -> Read:
     """Langfuse, dataset-run-items: the metadata of a trace names its item."""
     return [(r["metadata"]["dataset_item_id"], r.get("reward"))]
@@ -256,6 +279,8 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "atropos": atropos,
     "claude_code": added(),
     "codex": added(),
+    "autogen": added("task_id"),
+    "bfcl": added("id"),
     "code_completions": added("task_id"),
     "copilot_cli": added(),
     "eval_protocol": eval_protocol,
@@ -272,6 +297,7 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "mini_swe_agent": added("instance_id"),
     "miles": field("reward", "group_index"),
     "ms_swift": steps_added,
+    "mt_bench": mt_bench,
     "ms_swift_ray": added(),
     "nemo_gym": field("reward", "_ng_task_index"),
     "nemo_rl": nemo_rl,
@@ -282,6 +308,7 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "openhands_events": added(),
     "preference": pair,
     "preference_openai": pair,
+    "preference_sides": sides,
     "prime_rl": verifiers_episode,
     "prime_rl_traces": verifiers_trace,
     "prime_rl_weighted_traces": weighted_trace,

@@ -170,6 +170,7 @@ def test_table_of_messages(tmp_path: Path) -> None:
         {"role": "user", "content": "q"},
         {"from": "human", "value": "q"},
         {"type": "human", "data": {"content": "q"}},
+        {"type": "TextMessage", "source": "user", "content": "q"},
     ):
         rows = [
             json.dumps({"conversation_id": i % 2, "n": i, **event})
@@ -317,15 +318,20 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
     ),
     (
         "messages",
+        {"source": "user", "type": "TextMessage", "content": "q"},
+        {"source": "guide", "type": "ToolCallRequestEvent", "content": []},
+    ),
+    (
+        "messages",
         {"type": "human", "content": "q"},
         {"type": "ai", "data": {"content": "a"}},
     ),
 )
-"""The field that contains them, and two events, of OpenHands and LangChain."""
+"""The field that contains them, and two events, of OpenHands, AutoGen and LangChain."""
 
 
 def test_events_of_frameworks(tmp_path: Path) -> None:
-    """Events of OpenHands and LangChain are one rollout, as a list and as lines."""
+    """Events of OpenHands, AutoGen and LangChain are one rollout, as a list and as lines."""
     for member, first, second in FRAMEWORKS:
         for text in (
             json.dumps([first, second]),

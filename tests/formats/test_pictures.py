@@ -271,11 +271,23 @@ def test_hostile_markdown() -> None:
 
 
 def test_tokens() -> None:
-    """The tokens of a picture follow from its area, and never exceed what it is made smaller to."""
-    for size, tokens in (((300, 200), 80), ((4000, 3000), 2459)):
-        picture = read_picture(address(png(0.2, *size)))
-        assert picture_tokens(picture) == tokens
-    assert picture_tokens(read_picture(WEB)) == 1399
+    """The tokens of a picture follow the rule of each provider, and never exceed what it is made smaller to."""
+    large = read_picture(address(png(0.2, 4000, 3000)))
+    low = read_picture(address(png(0.2, 4000, 3000)), "low")
+    small = read_picture(address(png(0.2, 300, 200)))
+    counted = {
+        "openai/gpt-4o": (765, 85, 255),
+        "openai/gpt-4o-mini": (2833 + 4 * 5667, 2833, 2833 + 5667),
+        "openai/o3": (75 + 4 * 150, 75, 225),
+        "anthropic/claude-sonnet-4-5": (1600, 1600, 80),
+        "gemini/gemini-2.5-pro": (6 * 258, 6 * 258, 258),
+    }
+    for model, numbers in counted.items():
+        pictures_read = tuple(
+            picture_tokens(picture, model) for picture in (large, low, small)
+        )
+        assert pictures_read == numbers, model
+    assert picture_tokens(read_picture(WEB), "openai/gpt-4o") == 765
 
 
 def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:

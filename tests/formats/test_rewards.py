@@ -111,7 +111,8 @@ def test_no_reward_is_gone(ruler: Ruler, tmp_path: Path, shape: str) -> None:
 def test_first_field_without_a_reward(ruler: Ruler, tmp_path: Path) -> None:
     """If the first field had none, the first reward is that of the next one, which agreement reads."""
     write(tmp_path / "g", NATIVE)
-    ruler("score", "g", "a", *SCORE, "--reward", "rewrd")
+    done = ruler("score", "g", "a", *SCORE, "--reward", "rewrd")
+    assert "no record has a value at --reward rewrd" in done.stderr
     ruler("score", "a", "b", *SCORE)
     one = read(tmp_path / "b")[0]["trajectories"][0]
     assert one["metrics"]["independent_reward"] == 0.25

@@ -13,7 +13,7 @@ from ruler_cli.files.parse import parse
 from ruler_cli.formats.events import open_records
 from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.types import Rollout
-from tests.formats.changes import keyed
+from tests.formats.changes import keyed, sample
 from tests.values import read, render
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "You count."}
@@ -147,3 +147,22 @@ def test_gathered(tmp_path: Path, lines: list[Any]) -> None:
         rollout for rollouts in keyed(*records).values() for rollout in rollouts
     ]
     assert [render(r.messages)[-1] for r in result] == [RENDERED[-1]] * 2
+
+
+SCORES: list[Any] = [
+    ([{"name": "a", "value": 0.5}], 0.5),
+    ([{"name": "a", "value": 0.5}, {"name": "b", "stringValue": "good"}], 0.5),
+    ([{"name": "a", "value": 0.5}, {"name": "b", "value": 1}], None),
+    ([], None),
+    ("none", None),
+]
+
+
+def test_scores(subtests: pytest.Subtests) -> None:
+    """A score is the outcome if it is the only numeric one."""
+    for scores, outcome in SCORES:
+        with subtests.test(scores=str(scores), outcome=str(outcome)):
+            assert (
+                rollout({**sample("langfuse")[0], "scores": scores}).outcome
+                == outcome
+            )

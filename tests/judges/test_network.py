@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import replace
+import sys
 from pathlib import Path
 from shutil import which
 from subprocess import run
 
+import anyio
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.network import BUNDLES, proxy_of, trusted
+from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.resolve import refuse_judge, resolve
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import CallError, Request
+from tests.conftest import group, write
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
 
@@ -29,7 +31,7 @@ PROXY = "http://me:secret@127.0.0.1:1"
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the environment name nothing."""
     names = [name for name in os.environ if name.lower().endswith("_proxy")]
-    for name in (*names, *BUNDLES):
+    for name in (*names, "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -91,26 +93,6 @@ def test_socks(monkeypatch: pytest.MonkeyPatch) -> None:
                 refuse_judge(JudgeSettings("mine", "http://h.example/v1"))
 
 
-def test_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each variable for certificates adds those of its file to Python's own; a file without any is refused."""
-    paths = ssl.get_default_verify_paths()
-    empty = tmp_path / "none.pem"
-    empty.touch()
-    assert trusted("https://h/v1") is True
-    for name in BUNDLES:
-        with monkeypatch.context() as patch:
-            patch.setenv(name, str(tmp_path))
-            assert isinstance(trusted("https://h/v1"), ssl.SSLContext)
-            for wrong in (empty, tmp_path / "absent.pem"):
-                patch.setenv(name, str(wrong))
-                assert trusted("http://h/v1") is True
-                with pytest.raises(
-                    UsageError, match=f"{name}: no certificates can be read"
-                ):
-                    trusted("https://h/v1")
-    assert paths == ssl.get_default_verify_paths()
-
-
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[str, str]:
     """Make a certificate that nobody has signed, and its key; return their files."""
@@ -129,22 +111,23 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     not which("openssl"), reason="openssl makes the certificate"
 )
 async def test_own_authority(
-    monkeypatch: pytest.MonkeyPatch, certificate: tuple[str, str]
+    tmp_path: Path, certificate: tuple[str, str]
 ) -> None:
-    """A certificate of one's own counts by any variable, on both routes; without it the error names one."""
+    """The certificate that SSL_CERT_FILE names counts on both routes; without it the error names the variable."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*certificate)
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     good = answer(200, b'{"choices": [{"message": {"content": "fine"}}]}')
     async with serving(good, tls=tls) as server:
         base = server.base.replace("http:", "https:")
-        for variable in ("", *BUNDLES[:2]):
-            monkeypatch.setenv(variable or "NONE", certificate[0])
-            judge = JudgeSettings("openai/m", base, api_key="k" * 9)
-            async with opened(resolve(judge)) as direct:
-                reply = await direct.ask(REQUEST)
-            assert isinstance(reply, CallError) != bool(variable)
-            if isinstance(reply, CallError):
-                assert "CERTIFICATE_VERIFY_FAILED" in reply.reason
-                assert "SSL_CERT_FILE" in reply.reason
-        async with opened(resolve(replace(judge, via="litellm"))) as other:
-            assert isinstance(await other.ask(REQUEST), Reply)
+        command = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "-"]
+        command += ["-m", "openai/m", "--api-base", base, "--ledger", "none"]
+        for via, file in (("http", ""), ("http", "made"), ("litellm", "made")):
+            env = {**os.environ, "SSL_CERT_FILE": file and certificate[0]}
+            few = ["--set", f"via={via}", "--set", "retries=0"]
+            done = await anyio.run_process(
+                [*command, *few], check=False, cwd=tmp_path, env=env
+            )
+            told = done.stderr.decode()
+            assert ("could not be used" in told) == bool(file), told
+            assert ("in SSL_CERT_FILE" in told) != bool(file)

@@ -13,7 +13,7 @@ import pytest
 
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.ledger.reply_cache import key_of
-from ruler_cli.messages.pictures import read_picture
+from ruler_cli.messages.pictures import picture_tokens, read_picture
 from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings, Via
 from ruler_cli.types import CallError, Reply, Request
@@ -198,3 +198,19 @@ def test_key(subtests: pytest.Subtests) -> None:
         pictures=(PLACED[0], (PLACED[1][0], again)),
     )
     assert key_of("m", {}, same) == key_of("m", {}, REQUEST)
+
+
+def test_tokens() -> None:
+    """The tokens of a picture at OpenAI are those that litellm counts, where that does not make it larger."""
+    from litellm.litellm_core_utils.token_counter import calculate_img_tokens
+
+    for size in (
+        (512, 512),
+        (768, 700),
+        (1024, 1024),
+        (2048, 4096),
+        (4000, 3000),
+    ):
+        url = address(png(0.5, *size))
+        counted = picture_tokens(read_picture(url), "openai/gpt-4o")
+        assert counted == calculate_img_tokens(url, "high"), size

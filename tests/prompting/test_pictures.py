@@ -13,27 +13,21 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request
-from tests.picture_judge import address, part, png
+from tests.picture_judge import part, png
 from tests.values import first_request, group
 
 ASK = AskSettings(judge_model="openai/gpt-4o")
 
 
-def seen(
-    *scores: float, text: str = "See.", size: tuple[int, int] = (8, 6)
-) -> list[dict[str, Any]]:
-    """Return a task with a picture for all, and an agent that sees these, of a size."""
-    pictures = []
-    for score in scores:
-        url = address(png(score, *size))
-        pictures.append({"type": "image_url", "image_url": {"url": url}})
+def seen(*scores: float, text: str = "See.") -> list[dict[str, Any]]:
+    """Return a task with a picture for all, and an agent that sees these."""
     return [
         {
             "role": "user",
             "content": [part(0.0), {"type": "text", "text": "Go."}],
         },
         {"role": "assistant", "content": "I look."},
-        {"role": "user", "content": pictures},
+        {"role": "user", "content": [*map(part, scores)]},
         {"role": "assistant", "content": text},
     ]
 
@@ -70,11 +64,7 @@ def test_places() -> None:
 
 def test_windows() -> None:
     """Pictures count for the context of a judge: a group that exceeds it is shown in windows, each with its own."""
-    rollouts = []
-    for n in range(8):
-        scores = n / 100, (n + 1) / 100
-        rollouts.append(seen(*scores, text=str(n), size=(400, 400)))
-    own = group(*rollouts)
+    own = group(*[seen(n / 100, (n + 1) / 100, text=str(n)) for n in range(8)])
     ask = replace(ASK, context_tokens=2800)
     layout = build_layout(own, ask)
     parts = requests_of_pass(layout, ask, 0)

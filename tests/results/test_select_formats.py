@@ -31,6 +31,7 @@ WHOLE_ONLY = (
     "ms_swift",
     "preference",
     "preference_openai",
+    "preference_sides",
     "prompt_responses",
     "rewardbench2",
     "roll",

@@ -13,6 +13,7 @@ import math
 import os
 import random
 import re
+import ssl
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -26,7 +27,7 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.judges.network import proxy_of, trusted
+from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.replies import without_key
 from ruler_cli.judges.resolve import (
@@ -146,7 +147,8 @@ class Provider:
             raise UsageError(problem, remedy, place=f"{name}/…") from None
         self._errors = (self.sdk.APIError, TimeoutError)
         client = getattr(self.sdk, self.client_class)
-        verify = trusted(base)
+        # with the authority that SSL_CERT_FILE names
+        verify = ssl.create_default_context()
         http_client = self.sdk.DefaultAsyncHttpxClient
         try:
             self.client: Any = client(

@@ -106,7 +106,7 @@ def request_line(judge: JudgeSettings) -> Line:
     model = model_at_endpoint(judge)
     at_openai = judge.model.startswith("openai/")
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
-    answer_format = replace(first_format(judge, address), stream="")
+    answer_format = replace(first_format(judge, address), stream=False)
     if lacks_chat(judge.model) and not judge.api_base:
         problem = "is answered at /v1/responses only, and a batch is written for chat completions"
         remedy = "name another one with --model"
