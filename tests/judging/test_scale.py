@@ -132,26 +132,27 @@ def test_waiting_in_a_stream(staged: Callable[..., Stage]) -> None:
 @pytest.mark.parametrize("grouped", ["lines", "groups"])
 def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     """Groups that wait for their batch when the judge leaves the scale are asked again before they are written."""
-    groups: list[Any] = GROUPS
+    # so many that the last are asked about once the first have all their passes
+    groups = [*(group(f"worst{i}", 0.1, 0.0) for i in range(20)), *GROUPS]
+    truth = [0.1, 0.0] * 20 + [score for row in TRUTH for score in row]
     if grouped == "lines":
         groups = [
             {**rollout, "group_id": entry["group_id"]}
-            for entry in GROUPS
+            for entry in groups
             for rollout in entry["trajectories"]
         ]
     stage = staged(Stub(say=obedient), groups=groups)
     done = stage.run(concurrency=1, passes=2)
-    records = stage.records()
     flat = [
-        t["reward"]
-        for record in records
-        for t in record.get("trajectories", [record])
+        trajectory["reward"]
+        for record in stage.records()
+        for trajectory in record.get("trajectories", [record])
     ]
-    assert flat == pytest.approx([score for row in TRUTH for score in row])
-    assert (done.summary.scored, done.summary.complete) == (4, True)
+    assert flat == pytest.approx(truth)
+    assert (done.summary.scored, done.summary.complete) == (24, True)
     stage = staged(Stub(say=ten), groups=groups)
     done = stage.run(concurrency=1, passes=2, ledger=None)
-    assert (done.summary.scored, done.summary.failed) == (0, {"reply": 4})
+    assert (done.summary.scored, done.summary.failed) == (0, {"reply": 24})
 
 
 def test_honest_bounds(staged: Callable[..., Stage]) -> None:
