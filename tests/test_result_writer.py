@@ -271,7 +271,7 @@ def test_reader_that_stops(tmp_path: Path) -> None:
         "-",
         "-",
         "-m",
-        "simulated",
+        "offline",
         "--set",
         "debias=true",
     ]

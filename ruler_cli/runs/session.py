@@ -526,7 +526,6 @@ class JudgeStream:
         self._gaps = gaps
         self._cut = False
         self._runner = session.runner
-        self._ended = False
         self.batch = session.scores
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
