@@ -233,8 +233,6 @@ def reply_files(replies: Iterable[str]) -> list[Location]:
 
 def read_row(line: bytes) -> ReplyRow | str:
     """Parse one line, without its LF; never raises. If it is no row, return why in half a sentence."""
-    if len(line) > MAX_LINE_BYTES:
-        return _TOO_LONG
     try:
         try:
             row = parse_foreign(line)
@@ -272,10 +270,7 @@ def _parse(row: JsonObject) -> _Parsed | str:
     if answer is not None:
         return _of_body(status or 200, answer)
     reply = {name: row[name] for name in _FIELDS if name in row}
-    places = [reply, response]
-    for name in ("body", "http_response"):
-        places.append(_mapping(row.get(name)))
-    for body in places:
+    for body in (reply, response):
         if "choices" in body or body.get("type") == "message":
             return _of_body(200, body)
     error = result.get("error") or row.get("error")
@@ -323,8 +318,6 @@ def _of_text(row: JsonObject) -> _Parsed | str:
         text = row.get(name)
         if isinstance(text, str):
             return _of_body(200, _completion(row, text, finish, usage))
-    if "params" in row or "method" in row:
-        return "is a request; the file of its replies is wanted"
     return _UNKNOWN
 
 
