@@ -140,6 +140,8 @@ def summary(path: Path) -> dict[str, Any]:
             "ended_at",
             "settings",
             "output",
+            # what the replies of the shards cost is counted once
+            "kept_usd",
         )
     }
 

@@ -11,32 +11,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from ruler_cli import __version__
-from ruler_cli.errors import (
-    CapReached,
-    NoUsableReply,
-    RulerError,
-    TooManyFailures,
-    UsageError,
-)
-from ruler_cli.files.location import Location
+from ruler_cli.errors import CapReached, RulerError, UsageError
 from ruler_cli.formats.input import open_input, refuse_other_groups
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
+from ruler_cli.pool.engine import StopSignal, in_thread, threaded
 from ruler_cli.runs.file import (
     RunResult,
     judge_file,
@@ -45,11 +36,8 @@ from ruler_cli.runs.file import (
     score,
 )
 from ruler_cli.runs.places import may_replace
-from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
-from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.models import (
     JudgeSettings,
-    MaxFailures,
     PoolSettings,
     ScoreSettings,
     Shard,
@@ -66,46 +54,43 @@ _TICK = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """State of a shard: counts so far, calls in flight, and the error that stopped it."""
+    """Counts of a shard so far, and what is new: rows for the ledger, and warnings.
 
-    summary: Summary = field(default_factory=Summary)
-    status: Status = field(default_factory=Status)
-    stopped: RulerError | None = None
+    The last report of a shard has `ended`, and the error that `stopped` it.
+    """
+
+    summary: Summary
+    rows: Sequence[ReplyRecord]
+    warnings: Sequence[str]
+    ended: bool
+    stopped: RulerError | None
 
 
 @contextmanager
 def ray_session(address: str | None) -> Iterator[Any]:
     """Start Ray on this machine, or join it at an address; UsageError if it cannot be used."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = address or os.environ.get("RAY_ADDRESS")
-    options: dict[str, Any] = {"address": address}
-    if address is None:
-        options = {
-            "address": "local",
-            "object_store_memory": 1 << 29,
-            "include_dashboard": False,
-        }
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # Ray's would go to the command's stderr
-        import ray
-        from ray._private import worker
-
-        for name in ("ray", "ray._private", "ray._common"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        # it prints a worker's end on stdout, which may be a pipe of records
-        worker.print_to_stdstream = lambda *_, **__: None
+        # Ray's would go to the command's stderr
+        warnings.simplefilter("ignore")
         try:
+            import ray
+
+            for name in ("ray", "ray._private", "ray._common"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+            # else it would join any Ray of this machine
             ray.init(
+                address or os.environ.get("RAY_ADDRESS") or "local",
+                include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 configure_logging=False,
-                **options,
             )
         except Exception as error:  # noqa: BLE001 - Ray raises anything
-            why = f"cannot be used at {address or 'this machine'}: {_first_line(error)}"
-            raise _of_engine(why, "see the logs of Ray") from None
+            why = clean(str(error).strip().split("\n")[0])
+            problem = f"cannot be used: {why}"
+            remedy = "see the logs of Ray"
+            raise UsageError(problem, remedy, place="--engine ray") from None
         try:
             yield ray
         finally:
@@ -122,10 +107,14 @@ async def score_on_ray(
     """Score INPUT into OUTPUT as `score` does, with a worker for each CPU of a running Ray."""
     began = time.perf_counter()
     with ExitStack() as stack:
-        problems = list[object]()
-        reading = partial(open_input, settings.input, stack, problems.append)
+        reading = partial(open_input, settings.input, stack, lambda _: None)
         source = await in_thread(reading)
-        if source.reader is None or source.survey is None:
+        # a columnar record holds several groups, perhaps of several shards
+        if (
+            source.reader is None
+            or source.survey is None
+            or source.reader.format.shape == "columns"
+        ):
             return await score(settings, observer, stop_signal)
         if error := nothing_to_compare(settings, source):
             raise error
@@ -134,177 +123,125 @@ async def score_on_ray(
         )
         source.report(observer)
         groups = source.survey.mine
-        shape = source.reader.format.shape
-    limits = settings.pool
-    most = [int(ray.cluster_resources().get("CPU", 1)), groups]
-    # a columnar record holds several groups, perhaps of several shards
-    if shape == "columns":
-        most.append(1)
-    # a worker whose share of a limit is less than one call would wait, or pass the limit
-    for judge in settings.judges:
-        shares = limits.of(judge)
-        tokens = shares.tpm and shares.tpm / _MIN_TPM
-        for limit in (shares.concurrency, shares.rpm, tokens):
-            if limit is not None:
-                most.append(int(limit))
-    workers = max(1, min(most))
-    run = _RayRun(ray, settings, observer, stop_signal)
-    await run.score(workers, groups, len(problems))
-    stopped = with_outage(stop_signal.reason, run.status)
-    result = RunResult(Summary(), stopped, whole=False)
-    if stop_signal.reason is None:
-        cap = limits.max_cost
-        rest = replace(limits, max_cost=cap and max(0.0, cap - run.spent))
-        last = replace(settings, pool=rest, retry_failed=False)
-        result = await score(last, observer, stop_signal)
-    summary = _combined(run.summary, result.summary)
-    stopped = result.stopped
-    if isinstance(stopped, CapReached):
-        # it names the part of the cap that the last run had
-        left = summary.failed.get("budget", 0)
-        stopped = CapReached(limits.max_cost or 0.0, left, summary.cut)
-    summary.total = groups
-    summary.written = result.summary.written
+    observer.started(groups)
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    count = _workers(settings, min(cpus, groups))
+    reports = _reports(ray, settings, stop_signal, count)
+    shards = await _take(settings, observer, stop_signal, reports)
+    paid = Summary.of([shard.summary for shard in shards])
+    reason = stop_signal.reason
+    if reason is not None:
+        paid.stopped = reason.reason
+        return RunResult(paid, reason, whole=False)
+    ended = [shard.summary for shard in shards if shard.ended]
+    if len(ended) < count:
+        observer.warn("a worker of Ray died; this process scores what it left")
+    cap = settings.pool.max_cost
+    left = cap
+    if cap is not None:
+        left = 0.0
+        # one that died may have spent its part
+        for summary in ended:
+            left += cap / count
+            left -= summary.cost_usd or 0.0
+            left -= summary.unsure_usd or 0.0
+        left = max(0.0, left)
+    rest = replace(settings.pool, max_cost=left)
+    last = replace(settings, pool=rest, retry_failed=False)
+    result = await score(last, observer, stop_signal)
+    summary = result.summary
+    kept = min(paid.kept, summary.kept)
+    failed_before = min(paid.failed_before, summary.failed_before)
+    paid = Summary.of([paid, summary])
+    for name in _PAID:
+        setattr(summary, name, getattr(paid, name))
+    summary.kept = kept
+    summary.failed_before = failed_before
+    summary.kept_usd = None
     summary.seconds = time.perf_counter() - began
-    summary.stopped = None if stopped is None else stopped.reason
-    return replace(result, summary=summary, stopped=stopped)
+    if isinstance(result.stopped, CapReached):
+        # it names the part of the cap that the last run had
+        unscored = summary.failed.get("budget", 0)
+        reached = CapReached(cap or 0.0, unscored, summary.cut)
+        summary.stopped = reached.reason
+        result = replace(result, stopped=reached)
+    return result
 
 
-@dataclass(slots=True)
-class _RayRun:
-    """A worker for each shard, and their reports.
+def _workers(settings: ScoreSettings, most: int) -> int:
+    """Return the number of workers: one whose share is less than a call would wait, or pass the limit."""
+    limits: list[float | None] = [most]
+    for judge in settings.judges:
+        shared = settings.pool.of(judge)
+        tokens = shared.tpm and shared.tpm / _MIN_TPM
+        limits += [shared.concurrency, shared.rpm, tokens]
+    return max(1, int(min(limit for limit in limits if limit is not None)))
 
-    `ready` are workers that have begun. `spent` is the USD that those which have ended spent, or may have
-    spent.
-    """
 
-    ray: Any
-    settings: ScoreSettings
-    observer: Observer
-    stop_signal: StopSignal
-    reports: list[ShardReport] = field(default_factory=list)
-    ready: list[Any] = field(default_factory=list)
-    status: Status = field(default_factory=Status)
-    most_in_flight: int = 0
-    spent: float = 0.0
-
-    @property
-    def summary(self) -> Summary:
-        """Return the counts of all shards so far."""
-        summary = Summary.of([report.summary for report in self.reports])
-        return replace(summary, most_in_flight=self.most_in_flight)
-
-    async def score(
-        self,
-        count: int,
-        groups: int,
-        unreadable: int,
-    ) -> None:
-        """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
-        self.observer.started(groups)
-        workers = [
-            partial(self._work, _for_worker(self.settings, number, count))
-            for number in range(count)
-        ]
-        watch = partial(self._watch, groups, unreadable)
-        await run_beside(watch, partial(together, workers))
-
-    async def _watch(
-        self,
-        groups: int,
-        unreadable: int,
-    ) -> None:
-        """Report progress, and stop the workers after a stop signal or too many failures."""
-        allowed = self.settings.most_failures
-        waits = WaitReports(self.observer)
-        while self.stop_signal.reason is None:
-            await asyncio.sleep(_TICK)
-            summary = self.summary
-            self.status = Status.of([report.status for report in self.reports])
-            self.most_in_flight = max(
-                self.most_in_flight, self.status.in_flight
-            )
-            waits.look(time.monotonic(), self.status)
-            self.observer.tick(summary, self.status)
-            if allowed is None:
-                kinds = [summary.failed.get(kind, 0) for kind in UNUSABLE]
-                unusable = sum(kinds) - summary.failed_before
-                if not summary.scored and unusable >= FIRST_ASKED:
-                    self.stop_signal.stop(NoUsableReply(unusable))
-                continue
-            failed = sum(summary.failed.values()) - summary.failed.get(
-                "budget", 0
-            )
-            if failed + max(unreadable, summary.unreadable) > allowed.of(
-                groups
-            ):
-                self.stop_signal.stop(TooManyFailures(allowed.shown))
-        self.observer.stopping(self.status.in_flight, self.settings.grace)
-        for worker in self.ready:
-            worker.stop.remote()
-
-    async def _work(self, settings: ScoreSettings) -> None:
-        """Have a worker score its shard; store its reports, and its replies in the ledger."""
-        index = len(self.reports)
-        self.reports.append(ShardReport())
-        errors = self.ray.exceptions
-        actor = self.ray.remote(Worker)
-        options = actor.options(num_cpus=1, scheduling_strategy="SPREAD")
-        worker = options.remote()
-        try:
-            # it may wait for a free CPU
-            begun = await self.stop_signal.before(self._begin(worker, settings))
-            if not begun.done():
-                begun.cancel()
+def _reports(
+    ray: Any,
+    settings: ScoreSettings,
+    stop_signal: StopSignal,
+    count: int,
+) -> Iterator[tuple[object, ShardReport]]:
+    """Have workers score all shards, and yield each shard with its report, until the run is told to stop."""
+    rows = list[Any]()
+    if len(ray.nodes()) > 1:
+        caches = [cache_of(None, judge) for judge in settings.judges]
+        models = [cache.model for cache in caches]
+        models += [cache.name for cache in caches]
+        # the newest row of a request counts there: those of the run's own ledger
+        for path in (*settings.ledgers, settings.ledger):
+            rows += map(ray.put, rows_of(path, models))
+    home = ray.get_runtime_context().get_node_id()
+    keys = environment(settings.judges)
+    folder = str(Path.cwd())
+    actor = ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
+    workers = []
+    streams = []
+    for number in range(count):
+        part = _for_shard(settings, number, count)
+        worker = actor.remote(part, folder, home, keys, rows)
+        workers.append(worker)
+        score_shard = worker.score.options(num_returns="streaming")
+        streams.append(score_shard.remote())
+    while streams:
+        ready, _ = ray.wait(streams, timeout=4 * _TICK)
+        if stop_signal.reason is not None:
+            for worker in workers:
+                worker.stop.remote()
+            # those that have not begun wait for a CPU
+            if not ready:
                 return
-            begun.result()
-            stream = worker.score.options(num_returns="streaming")
-            async for part in stream.remote():
-                self.reports[index], rows = await part
-                if rows and settings.ledger is not None:
-                    await asyncio.to_thread(append_rows, settings.ledger, rows)
-            report = self.reports[index]
-            summary = report.summary
-            self.spent += (summary.cost_usd or 0.0) + (
-                summary.unsure_usd or 0.0
-            )
-            if report.stopped is not None:
-                self.stop_signal.stop(report.stopped)
-        except RulerError as error:  # Ray wraps one of a worker
-            self.stop_signal.stop(getattr(error, "cause", error))
-        except errors.RayTaskError:
-            raise
-        except errors.RayError as error:
-            died = f"a worker of Ray died ({_first_line(error)})"
-            self.observer.warn(f"{died}; this process scores what it left")
-            # the calls are paid for, and some may not be known
-            last = self.reports[index].summary
-            paid = Summary(
-                asked=last.usage.calls, usage=last.usage, cost_usd=last.cost_usd
-            )
-            self.reports[index] = ShardReport(paid)
-            self.spent += settings.pool.max_cost or 0.0
-        finally:
-            self.ray.kill(worker)
+        for stream in ready:
+            try:
+                yield stream, ray.get(next(stream))
+            except (StopIteration, ray.exceptions.RayActorError):
+                streams.remove(stream)
 
-    async def _begin(
-        self,
-        worker: Any,
-        settings: ScoreSettings,
-    ) -> None:
-        """Start a worker; one on another node gets the rows of the ledgers for the run's judges."""
-        home = self.ray.get_runtime_context().get_node_id()
-        keys = environment(settings.judges)
-        if await worker.begin.remote(__version__, settings, home, keys):
-            caches = [cache_of(None, judge) for judge in settings.judges]
-            models = [
-                name for cache in caches for name in (cache.model, cache.name)
-            ]
-            # the newest row of a request counts there: those of the run's own ledger
-            for path in (*settings.ledgers, settings.ledger):
-                for rows in rows_of(path, models):
-                    await worker.take.remote(rows)
-        self.ready.append(worker)
+
+async def _take(
+    settings: ScoreSettings,
+    observer: Observer,
+    stop_signal: StopSignal,
+    reports: Iterator[tuple[object, ShardReport]],
+) -> list[ShardReport]:
+    """Store the rows of reports, and return the last report of each shard."""
+    assert settings.ledger is not None  # noqa: S101 - refused before
+    newest = dict[object, ShardReport]()
+    pull = threaded(reports)
+    while (item := await pull()) is not None:
+        shard, report = item
+        newest[shard] = report
+        if report.rows:
+            await asyncio.to_thread(append_rows, settings.ledger, report.rows)
+        for sentence in report.warnings:
+            observer.warn(sentence)
+        if report.stopped is not None:
+            stop_signal.stop(report.stopped)
+        summary = Summary.of([report.summary for report in newest.values()])
+        observer.tick(summary, Status())
+    return [*newest.values()]
 
 
 def share_of(
@@ -325,159 +262,111 @@ def share_of(
 class Worker(Observer):
     """An actor of Ray that scores a shard on its node."""
 
-    async def begin(
+    def __init__(
         self,
-        version: str,
         settings: ScoreSettings,
+        folder: str,
         home: str,
-        environment: Mapping[str, str],
-    ) -> bool:
-        """Take the settings of the node `home`. Return True if this is another: it has a ledger of its own."""
+        keys: Mapping[str, str],
+        rows: Sequence[Any],
+    ) -> None:
+        """Begin on a node; on another than the command's make a ledger with its rows."""
         import ray
 
-        if version != __version__:
-            reason = f"a worker has ruler {__version__}, this machine {version}"
-            raise _of_engine(reason, "install the same everywhere")
-        source = settings.input.source
-        if not (Location(source).remote or os.path.exists(source)):  # noqa: PTH110, ASYNC240 - one look
-            remedy = "put it on a disk that all nodes share, or give an address"
-            raise _of_engine(f"a node of the cluster lacks {source}", remedy)
-        for name, value in environment.items():
-            os.environ.setdefault(name, value)
-        self._stop_signal = StopSignal()
-        self._report = ShardReport()
-        self._folder = Path(tempfile.mkdtemp(prefix="ruler-"))
         self._settings = settings
-        self._ledger = self._folder / "ledger.sqlite"
+        self._stop_signal = StopSignal()
+        self._summary = Summary()
+        self._warnings = list[str]()
+        self._ledger: Path | None = None
         self._last_row = 0
+        os.environ.update({**keys, **os.environ})
+        # one that only the other node has is not needed here
+        with suppress(OSError):
+            os.chdir(folder)
         if ray.get_runtime_context().get_node_id() == home:
-            return False
-        Ledger(self._ledger).close()
-        self._settings = replace(settings, ledger=self._ledger, ledgers=())
-        return True
+            return
+        self._folder = TemporaryDirectory(prefix="ruler-")
+        ledger = Path(self._folder.name) / "ledger.sqlite"
+        Ledger(ledger).close()
+        for reference in rows:
+            some = ray.get(reference)
+            append_rows(ledger, some)
+            self._last_row += len(some)
+        self._ledger = ledger
+        self._settings = replace(settings, ledger=ledger, ledgers=())
 
-    async def take(self, rows: Sequence[ReplyRecord]) -> None:
-        """Append rows to this node's ledger."""
-        append_rows(self._ledger, rows)
-        self._last_row += len(rows)
-
-    async def score(
-        self,
-    ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
-        """Score the shard; yield reports, each with the new rows of this node's ledger."""
-        run = asyncio.ensure_future(self._score_shard())
+    async def score(self) -> AsyncIterator[ShardReport]:
+        """Score the shard; yield reports."""
+        run = asyncio.ensure_future(self._score())
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
-            yield self._report, self._new_rows()
-        try:
-            last = await run
-        except (
-            RulerError
-        ) as error:  # replies since the last report are paid for
-            last = replace(self._report, stopped=error)
-        rows = self._new_rows()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        yield last, rows
-
-    async def _score_shard(self) -> ShardReport:
-        """Fill the ledger with the replies about the shard."""
-        settings = self._settings
-        with ExitStack() as stack:
-            resolved = resolve_judges(settings)
-            session, _ = await judge_file(
-                settings, resolved, self, self._stop_signal, None, stack
-            )
-        summary, stopped = session.finish()
-        # the last run goes on where the cap of a worker ends
-        if isinstance(stopped, CapReached):
-            stopped = None
-        return ShardReport(summary, stopped=stopped)
+            yield self._report()
+        stopped = await run
+        yield self._report(ended=True, stopped=stopped)
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
         self._stop_signal.stop(RulerError("stopped by the command"))
 
-    def tick(
+    def _report(
         self,
-        summary: Summary,
-        status: Status,
-    ) -> None:
-        """Store counts and status for the next report."""
-        self._report = ShardReport(summary, status)
-
-    def _new_rows(self) -> list[ReplyRecord]:
-        rows = [
-            row
-            for part in rows_of(self._ledger, after=self._last_row)
-            for row in part
-        ]
+        *,
+        ended: bool = False,
+        stopped: RulerError | None = None,
+    ) -> ShardReport:
+        rows = list[ReplyRecord]()
+        for some in rows_of(self._ledger, after=self._last_row):
+            rows += some
         self._last_row += len(rows)
-        return rows
+        report = ShardReport(
+            self._summary, rows, self._warnings, ended, stopped
+        )
+        self._warnings = []
+        return report
+
+    async def _score(self) -> RulerError | None:
+        """Fill the ledger with the replies about the shard; return what stopped it."""
+        settings = self._settings
+        try:
+            with ExitStack() as stack:
+                resolved = resolve_judges(settings)
+                session, _ = await judge_file(
+                    settings, resolved, self, self._stop_signal, None, stack
+                )
+        except RulerError as error:
+            # replies since the last report are paid for
+            return error
+        self._summary, stopped = session.finish()
+        # the last run goes on where the cap of a worker ends
+        return None if isinstance(stopped, CapReached) else stopped
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """Store counts for the next report."""
+        self._summary = summary
+
+    def warn(self, sentence: str) -> None:
+        """Store a warning for the next report."""
+        self._warnings.append(sentence)
 
 
-def _for_worker(
-    settings: ScoreSettings,
-    number: int,
-    count: int,
+def _for_shard(
+    settings: ScoreSettings, number: int, count: int
 ) -> ScoreSettings:
-    """Return the settings of one of `count` workers.
-
-    It has a shard, a share of the limits, absolute paths, and no option that needs the whole batch.
-    """
-    source = settings.input.source
+    """Return the settings of one of `count` shards, with its share of the limits."""
     cap = settings.pool.max_cost
     shared = partial(share_of, number=number, count=count)
-    if not Location(source).remote:
-        source = str(Path(source).absolute())
+    shard = Shard(number + 1, count) if count > 1 else None
     return replace(
         settings,
-        input=replace(
-            settings.input,
-            source=source,
-            shard=Shard(number + 1, count) if count > 1 else None,
-        ),
+        input=replace(settings.input, shard=shard),
         # another process writes OUTPUT
         output="-",
-        on_failure="null",
-        failed=None,
+        combine=replace(settings.combine, debias=False, standardize=False),
         pool=replace(shared(settings.pool), max_cost=cap and cap / count),
         judge=shared(settings.judge),
         panel=tuple(map(shared, settings.panel)),
-        combine=replace(
-            settings.combine, min_passes=1, debias=False, standardize=False
-        ),
-        # none: `_watch` knows the failures of all shards
-        max_failures=MaxFailures(100, percent=True),
-        ledger=settings.ledger and settings.ledger.absolute(),
-        ledgers=tuple(path.absolute() for path in settings.ledgers),
         escalate=settings.escalate and shared(settings.escalate),
     )
 
 
 _PAID = ("asked", "hedged", "retried", "usage", "cost_usd", "unsure_usd")
 """Counts of calls: those of the shards and of the last run are added."""
-
-
-def _combined(shards: Summary, last: Summary) -> Summary:
-    """Return the summary of all shards and the last run as one run."""
-    if not last.groups:
-        return shards
-    paid = Summary.of([shards, last])
-    kept = None
-    if last.kept_usd is not None and shards.cost_usd is not None:
-        kept = max(0.0, round(last.kept_usd - shards.cost_usd, 9))
-    return replace(
-        last,
-        **{name: getattr(paid, name) for name in _PAID},
-        kept=min(shards.kept, last.kept),
-        failed_before=min(shards.failed_before, last.failed_before),
-        kept_usd=kept,
-        most_in_flight=max(shards.most_in_flight, last.most_in_flight),
-    )
-
-
-def _of_engine(problem: str, remedy: str) -> UsageError:
-    return UsageError(problem, remedy, place="--engine ray")
-
-
-def _first_line(error: Exception) -> str:
-    return clean(str(error).strip().split("\n")[0].rstrip("."))[:160]
