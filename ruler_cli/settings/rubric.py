@@ -49,6 +49,7 @@ def read_rubric(value: Any) -> Any:
 def _rubric_in(value: str) -> Standards:
     """Return the rubric that a text is, or names as `@FILE`."""
     text = value
+    suffix = ""
     if value.startswith("@"):
         path = Path(value[1:])
         with system_errors("read", UsageError, place=f"--rubric {value}"):
@@ -69,7 +70,10 @@ def _rubric_in(value: str) -> Standards:
     if not text.strip():
         remedy = "write a text or @FILE, or leave it out for the built-in one"
         raise SettingError("rubric", "is empty", remedy)
-    return criteria_in(text) or text
+    criteria = criteria_in(text)
+    if criteria is None and suffix == ".json":
+        raise UnreadableError("is not a list of criteria")
+    return criteria or text
 
 
 def _parsed(text: str) -> Any:
