@@ -41,9 +41,9 @@ NAMES = [
 ]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
-MOST_TOKENS = {"ruler_cli": 299_900, "tests": 445_000}
+MOST_TOKENS = {"ruler_cli": 276_500, "tests": 430_000}
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
-MOST_A_LINE = {"ruler_cli": 7.5}
+MOST_A_LINE = {"ruler_cli": 7.3}
 """Limit of tokens a line."""
 FREE = {
     tokenize.COMMENT,
