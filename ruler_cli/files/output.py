@@ -14,6 +14,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from hashlib import blake2b
@@ -447,8 +448,8 @@ class FailedFile:
     def __init__(self, path: Path | None) -> None:
         """Collect into `path`, which appears with the first line; None collects nothing."""
         self.path = path
-        self._earlier: set[bytes] = set()
-        """The digests of lines that earlier runs left."""
+        self._earlier = Counter[bytes]()
+        """The digests of lines that earlier runs left, and that are not met again yet."""
 
     def add(self, problem: Problem) -> None:
         """Append one line, unless an earlier run did or the problem has no bytes."""
@@ -462,8 +463,11 @@ class FailedFile:
         with writing(str(self.path)):
             file = self._file
             # a row of a table may lie over several lines, too
-            if not self._earlier.issuperset(map(_digest, raw.split(b"\n"))):
-                file.write(raw + b"\n")
+            lines = Counter(map(_digest, raw.split(b"\n")))
+            if lines <= self._earlier:
+                self._earlier -= lines
+                return
+            file.write(raw + b"\n")
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
@@ -482,7 +486,7 @@ class FailedFile:
             # verbatim: a line may begin as if it were compressed
             with path.open("rb") as stream:
                 for line in stream:
-                    self._earlier.add(_digest(line.removesuffix(b"\n")))
+                    self._earlier[_digest(line.removesuffix(b"\n"))] += 1
         no_link = 0 if is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")

@@ -285,6 +285,15 @@ def test_failed_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x\ny\nz\n"
 
 
+def test_equal_failed_lines(tmp_path: Path) -> None:
+    """Of equal lines of INPUT the failed file has as many as any run met: OUTPUT may have taken INPUT's place."""
+    path = tmp_path / "failed"
+    assert add_failed(path, b"{") == 1
+    assert add_failed(path, b"{", b"{", b"{") == 2
+    assert add_failed(path, b"{", b"{") == 0
+    assert [add_failed(path, b"x\ny", b"x\ny") for _ in "ab"] == [4, 0]
+
+
 def test_unwritable_failed_file(tmp_path: Path) -> None:
     """A failed file that cannot be written is an error, even if only closing it fails."""
     with disk_of(100), pytest.raises(OutputError, match="cannot be written"):
