@@ -30,7 +30,8 @@ _DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     zstd.ZstdError,
 )
-_SQLITE_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
+_SQLITE_FULL = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
+"""Beginnings of the names of SQLite's errors about its file: no room, no directory for it, no descriptor left."""
 DENIED = "access denied"
 _STORAGE = (
     ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
@@ -123,7 +124,7 @@ def _mapped(
             problem, remedy = explain(error)
         elif isinstance(error, OSError):
             problem, remedy = system_problem(error)
-        elif getattr(error, "sqlite_errorname", None) in _SQLITE_FULL:
+        elif getattr(error, "sqlite_errorname", "").startswith(_SQLITE_FULL):
             problem = str(error)
             remedy = ""
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -256,3 +258,20 @@ def test_full_disk() -> None:
             db.execute("PRAGMA max_page_count = 2")
         with pytest.raises(OutputError, match="TMPDIR"):
             list(order.in_turn([(2, bytes(100_000))]))
+
+
+def test_no_temporary_file() -> None:
+    """A table for which no temporary file can be opened stops the run with the same sentence."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (
+        counted(rows("ab")) as result,
+        closing(OutputOrder(result.index)) as order,
+    ):
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            with pytest.raises(OutputError, match="TMPDIR"):
+                list(order.in_turn([(2, bytes(1_000_000))]))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
