@@ -120,3 +120,38 @@ def test_several_in_a_file(subtests: pytest.Subtests) -> None:
             ]
             with pytest.raises(UnreadableError, match="holds several sessions"):
                 rollouts_of(FORMS[name.replace("_", "-")], {"events": events})
+
+
+def test_repeated_thought() -> None:
+    """A thought that the agent has twice is shown twice, unless the second is a copy of a turn's."""
+    thought = {"type": "reasoning", "summary": [{"text": "I try again."}]}
+    call = {"type": "function_call", "name": "sh", "call_id": "c"}
+    task = {"type": "message", "role": "user", "content": "Fix it."}
+    items = [task, thought, call, thought, call]
+    events = [{"type": "response_item", "payload": item} for item in items]
+    assert sum("again" in line for line in rendered("codex", *events)) == 2
+    data = {"content": "Done.", "reasoningText": "I try again."}
+    copied = [
+        {"type": "user.message", "data": {"content": "Fix it."}},
+        {"type": "assistant.message", "data": data},
+        {"type": "assistant.reasoning", "data": {"content": "I try again."}},
+    ]
+    lines = rendered("copilot-cli", *copied)
+    assert sum("again" in line for line in lines) == 1
+
+
+def test_text_after_a_call() -> None:
+    """Text that Gemini CLI prints after a call is a turn after it."""
+    stamp = {"timestamp": "2026"}
+    spoken = {"type": "message", "role": "assistant", "delta": True, **stamp}
+    events = [
+        {"type": "message", "role": "user", "content": "Fix it.", **stamp},
+        {**spoken, "content": "I "},
+        {**spoken, "content": "look."},
+        {"type": "tool_use", "tool_id": "c", "tool_name": "ls", **stamp},
+        {**spoken, "content": "Done."},
+    ]
+    lines = rendered("gemini-cli", *events)
+    texts = [line for line in lines if line.startswith("assistant")]
+    assert texts == ['assistant: "I look."', 'assistant: "Done."']
+    assert lines[-1] == texts[-1]
