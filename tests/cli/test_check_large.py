@@ -176,6 +176,26 @@ def test_close_estimate(
     assert mine["max_cost_usd"] == pytest.approx(whole["max_cost_usd"], rel=0.1)
 
 
+def test_few_groups(
+    both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last group of a sample counts for as many groups as are left, in tokens too."""
+    monkeypatch.setattr("ruler_cli.runs.estimate._SAMPLED", 2)
+    path = dump(
+        tmp_path / "in.jsonl",
+        4,
+        lambda _, number: [
+            {"messages": talk(f"{number}{k} " + "so " * 900)} for k in range(3)
+        ],
+    )
+    for count in (3, 4):
+        args = ("-m", "openai/o3", "--ledger", "none", "--limit", count)
+        exact, guessed = both(path, *map(str, args))
+        tokens = exact["estimate"]["prompt_tokens"]["expected"]
+        found = guessed["estimate"]["prompt_tokens"]["expected"]
+        assert found == pytest.approx(tokens, rel=0.01)
+
+
 def test_any_grouping(both: Both, tmp_path: Path) -> None:
     """The sample covers the groups in any order of their records, and in a file that is not seekable."""
     scattered = dump(tmp_path / "in.jsonl", 200, uneven, "scattered")
