@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.formats.changes import sample
@@ -57,3 +58,34 @@ def test_swe_agent_end() -> None:
             last_lines({**submitted, "trajectory": odd})[0]
             == 'submission: "the patch"'
         )
+
+
+def test_json_text() -> None:
+    """Calls of ATIF and contents of ADK read as JSON text as they do as values, and texts of either are shown."""
+    record = sample("atif")[0]
+    steps = record["steps"]
+    texts = [
+        {**step, "tool_calls": [*map(json.dumps, step.get("tool_calls", []))]}
+        for step in steps
+    ]
+    whole = len(steps) + 9
+    assert "call timetable" in " ".join(last_lines(record, whole))
+    same = last_lines({**record, "steps": texts}, whole)
+    assert same == last_lines(record, whole)
+    odd = [*steps, {"source": "agent", "tool_calls": ["look up"]}]
+    (line,) = last_lines({**record, "steps": odd})
+    assert line.startswith("call") and "look up" in line
+    session = sample("adk_sessions")[0]
+    events = session["events"]
+    stored = [
+        {**event, "content": json.dumps(event["content"])}
+        if "content" in event
+        else event
+        for event in events
+    ]
+    same = last_lines({**session, "events": stored}, whole)
+    assert same == last_lines(session, whole)
+    for content in ("Bye.", {"content": "Bye."}):
+        told = [*events, {"author": "guide", "content": content}]
+        line = last_lines({**session, "events": told})
+        assert line == ['assistant guide: "Bye."']
