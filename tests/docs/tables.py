@@ -13,10 +13,10 @@ import orjson
 
 from benchmarks import projection
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.input import open_input
 from ruler_cli.formats.keys import ID_KEYS
 from ruler_cli.formats.table import FORMATS
 from ruler_cli.results.conditions import NAMES
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace
