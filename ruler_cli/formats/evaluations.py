@@ -41,6 +41,7 @@ from ruler_cli.messages.conversations import (
     prompt_turns,
     step_turns,
 )
+from ruler_cli.messages.dialects import each_at
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
