@@ -125,6 +125,18 @@ read_autogen = partial(_read, _autogen_turns)
 read_langchain = partial(_read, normalize_message)
 
 
+_CAMEL = "role_at_backend message.result|message.content message.tool_calls message.tool_call_id message.func_name"
+
+
+def _camel_turns(item: Turn) -> Messages:
+    role, text, calls, identity, name = each_at(item, _CAMEL)
+    more = {"tool_calls": calls, "tool_call_id": identity, "name": name}
+    return [new_turn(role, text, **more)]
+
+
+read_camel = partial(_read, _camel_turns)
+
+
 def read_session(record: JsonObject) -> Rollout:
     """Read a session of ADK, where a tool's result has the role of the user."""
     turns: Messages = []

@@ -6,6 +6,7 @@ Tasks mostly lie apart, because trials are the outer loop. Several readers take 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -21,6 +22,7 @@ from ruler_cli.files.values import (
     is_object,
     is_text,
     items,
+    json_value,
     lookup,
     objects,
 )
@@ -39,6 +41,7 @@ from ruler_cli.messages.conversations import (
     prompt_turns,
     step_turns,
 )
+from ruler_cli.messages.dialects import each_at
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -165,21 +168,36 @@ def read_promptfoo_row(record: JsonObject) -> Rollouts:
         # a label stands for the prompt
         asked = test if prompt == template else prompt
         turns = [new_turn("user", asked), new_turn("assistant", record[name])]
-        status = record[columns[columns.index(name) + 1]]
+        at = columns.index(name)
+        status, score = [record[columns[at + beside]] for beside in (1, 2)]
         error = None
         if status not in ("PASS", "FAIL"):
             error = f"has no answer in `{name}`: its status is {status}"
         outcome = status == "PASS"
-        rollouts.append(Rollout(turns, (i,), error=error, outcome=outcome))
+        reward = json_value(score)
+        rollouts.append(
+            Rollout(turns, (i,), error=error, outcome=outcome, reward=reward)
+        )
     return rollouts
 
 
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
     for name in STEP_LISTS:
-        if turns := step_turns(items(record.get(name))):
+        value = record.get(name)
+        listed = _numbered(value) if is_object(value) else items(value)
+        if turns := step_turns(listed):
             return turns
     return []
+
+
+def _numbered(steps: JsonObject) -> list[Any]:
+    """Return the steps in an object whose keys end in their numbers, such as DSPy's `thought_0`."""
+    listed = defaultdict[str, Turn](dict)
+    for key, value in steps.items():
+        name, _, number = key.rpartition("_")
+        listed[number][name] = value
+    return [*listed.values()]
 
 
 def read_steps(record: JsonObject) -> Rollout:
@@ -189,6 +207,12 @@ def read_steps(record: JsonObject) -> Rollout:
         for content in objects(record.get("contents"))
     ]
     turns = chat_turns(contents, "contents") if contents else steps_of(record)
+    if is_object(record.get("trajectory")):
+        # what DSPy's agent says in the end
+        thought, text = each_at(record, "reasoning answer")
+        if is_text(thought) and is_text(text):
+            last = new_turn("assistant", text, reasoning_content=thought)
+            turns = [*turns, last]
     return read_conversation(record, with_task(record, turns))
 
 

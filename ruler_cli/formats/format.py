@@ -69,6 +69,8 @@ class Format(RecordPaths):
     `extras`: `metrics` and `logs` stand beside the reward, as in ART's trajectories. `payload` names a member
     that holds the trajectory once more, as JSON text, and wins when the dump is read. `absent` is the value that
     a missing reward stands for.
+
+    `edit` gets an annotated record, and returns it as it is written.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Format(RecordPaths):
     extras: bool = False
     payload: str | None = None
     absent: bytes | None = None
+    edit: Callable[[JsonObject], Any] | None = None
 
     @property
     def group_in_record(self) -> bool:

@@ -150,7 +150,8 @@ def pair(r: Record) -> Read:
 
 def promptfoo_table(r: Record) -> Read:
     """promptfoo 0.121, buildCsvHeaders: an output in each column that begins with its provider."""
-    return [(None, None) for name in r if name.startswith("[")]
+    scores = [r[name] for name in r if name.startswith("Score")]
+    return [(None, float(score)) for score in scores]
 
 
 def sides(r: Record) -> Read:
@@ -264,10 +265,12 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "tau_bench": field("reward", "task_id"),
     "adk_sessions": added(),
     "atif": atif,
+    "agno": added(),
     "api_logs": added(),
     "api_logs_samples": batch_samples,
     "areal": field("reward", "task_id"),
     "atropos": atropos,
+    "camel": added(),
     "claude_code": added(),
     "codex": added(),
     "autogen": added("task_id"),

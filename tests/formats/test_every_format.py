@@ -210,7 +210,7 @@ def _read_back(name: str, tmp_path: Path) -> None:
         assert [key for key, _ in was] == [key for key, _ in now]
         assert all(0 <= annotation["score"] <= 1 for annotation in annotations)
         rewards = [float(reward) for _, reward in now if reward is not None]
-        assert not rewards or rewards == [
+        assert not (rewards and layout.reward) or rewards == [
             annotation["score"] for annotation in annotations
         ]
         for path in changed(old, new):
