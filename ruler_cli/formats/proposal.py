@@ -8,12 +8,11 @@ name says nothing, is proposed if something beside it shows that an agent wrote 
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
@@ -99,8 +98,6 @@ metadata reflection variant classification parameter property schema
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
 _SPOKEN = ("turns", "texts", "text")
-_KINDS = _SPOKEN
-"""Kinds of values: the answers of the three shapes, the best first, and figures of several rollouts or of one."""
 
 
 @dataclass(eq=False)
@@ -199,17 +196,15 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
 def refuse_tasks(name: str, values: _Values, path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     lists = [items(lookup(value, path)) for value in values]
-    row = propose(list(itertools.chain(*lists)))
-    if row is None or row.records or not row.prompt:
+    row = propose([*chain(*lists)])
+    if row is None or row.records:
         return
-    answers = row.messages[0]
-    task = row.prompt[0]
-    for rollouts in lists:
+    for task, rollouts in product(row.prompt, lists):
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
         if len(tasks) > 1:
             raise UsageError(
                 "is a list whose items are of several tasks, and no group",
-                f"use --set records={path}[], --messages {answers} and --prompt {task}",
+                f"use --set records={path}[], --messages {row.messages[0]} and --prompt {task}",
                 place=f"{name}: --messages {path}",
             )
 
@@ -253,7 +248,9 @@ def _columns(records: _Values) -> _Columns:
             column = columns.setdefault((path, kind), _Column(path, kind))
             column.values.append(value)
     half = len(records) / 2
-    return [part for part in columns.values() if len(part.values) >= half]
+    usual = [part for part in columns.values() if len(part.values) >= half]
+    # those that are not deep come first
+    return sorted(usual, key=lambda column: column.path.count("."))
 
 
 def _fields(
@@ -325,10 +322,12 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
         return None
     best, *others = sorted(written, key=_rank)
     messages = {best.whole: None}
+    named = best.words.intersection(_ANSWERS)
     for column in others:
         # outputs of several models stand in fields that differ by a model's name alone
-        alike = column.words & best.words >= best.words.intersection(_ANSWERS)
-        if alike and column.kind == best.kind == "text":
+        models = best.says(_MODELS) and column.says(_MODELS)
+        alike = column.words.intersection(_ANSWERS) == named
+        if alike and (named or models) and column.kind == best.kind == "text":
             if not column.path.startswith(task.rpartition(".")[0]):
                 # each has a task of its own
                 return None
@@ -358,7 +357,7 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
 def _key(columns: _Columns) -> str:
     """Return the path of the id of the task; empty if there is none."""
     for column in columns:
-        if _ID.search(column.path):
+        if _ID.search(column.path) and len({*map(str, column.values)}) > 1:
             return column.path
     return ""
 
@@ -416,7 +415,8 @@ def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     return ""
 
 
-def _rank(column: _Column) -> tuple[int, int]:
-    """Return the place of an answer: by its kind, then by its first word."""
+def _rank(column: _Column) -> tuple[int, bool, int]:
+    """Return the place of an answer: by its kind, prose before a word, and then by its first word."""
     places = map(_ANSWERS.index, column.words.intersection(_ANSWERS))
-    return _KINDS.index(column.kind), min(places, default=len(_ANSWERS))
+    place = min(places, default=len(_ANSWERS))
+    return _SPOKEN.index(column.kind), not column.prose, place
