@@ -280,7 +280,8 @@ def _fields(
         inside = {}
         for key in value[0]:
             column = [row.get(key) for row in value]
-            if _kind(column):
+            # turns are pieces of one conversation
+            if _kind(column) not in ("", "turns"):
                 inside[key] = column
     elif len(items(value)) > 1 and all(map(is_list, value)):
         first, *_, last = value
