@@ -214,15 +214,6 @@ def eval_protocol(r: Record) -> Read:
     ]
 
 
-def roll_agentic(r: Record) -> Read:
-    """ROLL's agentic pipeline: the list `scores`, or else each reward in `trajectory_data`."""
-    own = [
-        json.loads(text)["reward_info"]["episode_reward"]
-        for text in r["trajectory_data"]
-    ]
-    return [(None, reward) for reward in r.get("scores", own)]
-
-
 def tau2(r: Record) -> Read:
     """tau2, data_model/simulation.py: `reward_info.reward`."""
     return [(r["task_id"], r["reward_info"]["reward"])]
@@ -250,11 +241,6 @@ def atropos(r: Record) -> Read:
 def ultrafeedback(r: Record) -> Read:
     """UltraFeedback's rows: the completions of one instruction."""
     return [(None, c["overall_score"]) for c in r["completions"]]
-
-
-def mt_bench(r: Record) -> Read:
-    """FastChat, llm_judge/common.py `load_model_answers`: the choices of a question, without a reward."""
-    return [(r["question_id"], choice.get("reward")) for choice in r["choices"]]
 
 
 def langfuse(r: Record) -> Read:
@@ -288,7 +274,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "claude_code": added(),
     "codex": added(),
     "autogen": added("task_id"),
-    "bfcl": added("id"),
     "code_completions": added("task_id"),
     "continue": added(),
     "copilot_cli": added(),
@@ -308,7 +293,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "mini_swe_agent": added("instance_id"),
     "miles": field("reward", "group_index"),
     "ms_swift": steps_added,
-    "mt_bench": mt_bench,
     "ms_swift_ray": added(),
     "nemo_gym": field("reward", "_ng_task_index"),
     "nemo_rl": nemo_rl,
@@ -332,7 +316,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "rewardbench2": unrewarded("id", "chosen", "rejected"),
     "rllm": rllm,
     "roll": columns("scores", "id"),
-    "roll_agentic": roll_agentic,
     "sharegpt": added(),
     "skyrl": skyrl,
     "slime": field("reward", "group_index"),
