@@ -267,8 +267,10 @@ def _fields(
     elif value and objects(value) == value:
         for key in value[0]:
             column = [row.get(key) for row in value]
-            if _kind(column) and not _NOT_PLAIN.search(key):
-                yield _below(f"{path}[]", key), _kind(column), column
+            kind = _kind(column)
+            # turns are pieces of one conversation
+            if kind not in ("", "turns") and not _NOT_PLAIN.search(key):
+                yield _below(f"{path}[]", key), kind, column
     elif len(items(value)) > 1 and all(map(is_list, value)):
         first, *_, last = value
         if first == last[: len(first)]:
