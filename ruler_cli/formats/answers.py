@@ -5,8 +5,7 @@ stepwise supervision); a list of prompts is a columnar line; `choices` that are 
 question; Harbor's export has `conversations` too, and `task`; a preference pair has them, and `chosen`.
 `answer` is mostly the reference answer of a data set: it is an agent's only beside a `question` and what was
 retrieved for it, if no other field may be an answer. A data set's own `output` may stand beside a model's answer,
-whose names therefore come first. A filter of lm-eval repeats the answers: equal ones are one rollout, scored on
-each line.
+whose names therefore come first.
 
 Answers side by side (preference pairs, arena battles) are a group of two, or of all that are numbered; the
 winner's outcome is true, the others' false, and the judge does not see it. A number is a label only if a data
@@ -51,7 +50,6 @@ from ruler_cli.formats.chat import (
     with_calls,
 )
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import (
     ANSWER_LISTS,
     ANSWERS,
@@ -68,13 +66,6 @@ from ruler_cli.messages.conversations import (
     named_turns,
 )
 from ruler_cli.types import Path, Rollout
-
-
-def with_member(record: JsonObject, rollout: Rollout) -> Rollout:
-    """Name the rollout of an answer of lm-eval, by its number and text: each filter repeats it on a line."""
-    i = int(rollout.places[0][1])
-    answer = record["resps"][0][i]
-    return replace(rollout, member=hashed_key(str(i), answer))
 
 
 def _list_path(record: JsonObject) -> Path:
@@ -275,6 +266,7 @@ def read_preference(record: JsonObject) -> Rollouts:
     as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
+    judged = record.get("turn")
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
@@ -286,7 +278,6 @@ def read_preference(record: JsonObject) -> Rollouts:
             answer = answer_turns(sides[i], name, as_json=as_json)
         if _is_whole(answer):
             shown = []
-            judged = record.get("turn")
             asked = [turn for turn in answer if turn.get("role") == "user"]
             if type(judged) is int and len(asked) > judged:
                 # it goes on after the turn that was judged (MT-bench)
@@ -322,10 +313,11 @@ def _names(record: JsonObject) -> Names:
 
 def _prompt(record: JsonObject) -> Messages:
     """The prompt of all answers, under any of its names, or a conversation that they end."""
-    for name in (prompt_field(record), *_WHOLE):
-        if name and record.get(name):
-            return task_turns(record, name)
-    return prompt_at(record, FURTHER_PROMPTS)
+    names = (prompt_field(record) or "", *_WHOLE)
+    name = first(filter(record.get, names))
+    return (
+        task_turns(record, name) if name else prompt_at(record, FURTHER_PROMPTS)
+    )
 
 
 def _is_whole(answer: Any) -> bool:

@@ -34,7 +34,13 @@ from ruler_cli.formats.chat import (
 from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import STEP_LISTS
 from ruler_cli.formats.paths import Rollouts
-from ruler_cli.messages.content import Messages, Turn, is_agent, new_turn
+from ruler_cli.messages.content import (
+    Messages,
+    Turn,
+    is_agent,
+    new_turn,
+    text_of,
+)
 from ruler_cli.messages.conversations import (
     chat_turns,
     check_messages,
@@ -55,8 +61,8 @@ def read_inspect(record: JsonObject) -> Rollout:
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
-    replies = [[None, None], *map(_said, filter(is_agent, messages))]
-    if whole != before and not (messages and _said(whole[-1]) in replies):
+    said = {"", *map(text_of, filter(is_agent, messages))}
+    if whole != before and not (messages and text_of(whole[-1]) in said):
         messages = whole
     if not messages:
         raise UnreadableError(
@@ -80,10 +86,6 @@ def _inspect_score(record: JsonObject) -> Any:
         )
     score = first(scores[name] for name in scores if name != "ruler")
     return score.get("value") if is_object(score) else score
-
-
-def _said(message: JsonObject) -> list[Any]:
-    return [message.get(key) or None for key in ("content", "tool_calls")]
 
 
 def _resolved(value: Any, attached: Turn) -> Any:
