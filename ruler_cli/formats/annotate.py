@@ -301,9 +301,9 @@ class _Writer:
                     dump(path),
                     _strict(now) or b"null",
                 )
-            named = before.get("reward_path")
-            if not is_text(named):  # older files do not say
-                named = path if at == -1 else ""
+            named = before.get("reward_path", path)
+            if not is_text(named):
+                named = ""
             first_reward = _stated(original) or reward
             return _Rewards(first_reward, reward, named, others)
         return _Rewards(now, now, path)

@@ -249,34 +249,22 @@ class Reader:
         now = reward
         if form.reward and not form.elsewhere:
             now = values.own(form.reward)
-        first_reward = annotation.get("independent_reward")
         at = form.original_in(annotation, now)
-        if annotation.get("reward_path") is None and first_reward is not None:
-            at = -1  # an older file does not say of which field it is
         if at is None:
             return reward
-        return (
-            first_reward if at < 0 else annotation["rewards"][at].get("value")
-        )
+        if at < 0:
+            return annotation.get("independent_reward")
+        return annotation["rewards"][at].get("value")
 
     def _ending(self, values: RolloutPaths) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
-        names = self.format.ended
-        both = values.record
-        inner = rollout_object(both, values.rollout)
-        if inner is not both and is_object(inner):
-            both = {**both, **inner}
-        # most records have none of the keys, and most objects none of the members
-        paths = []
-        for key, member, path in _places(names):
-            holder = both.get(key)
-            if holder is None:
-                continue
-            if not member or type(holder) is not dict or member in holder:
-                paths.append(path)
-        if self.format.listed or LISTS.search(names):
-            return first_ending(paths, values.at)
-        return first_ending(paths, partial(lookup, both))
+        keys = {*values.record}
+        inner = rollout_object(values.record, values.rollout)
+        if is_object(inner):
+            keys.update(inner)
+        # most records have none of the keys
+        paths = [path for key, path in _keyed(self.format.ended) if key in keys]
+        return first_ending(paths, values.at)
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
@@ -403,13 +391,11 @@ class Reader:
 
 
 @cache
-def _places(names: str) -> list[tuple[str, str, str]]:
-    """Return each of several paths behind its first two keys, the second empty if there is none."""
-    places = []
-    for path in names.split("|"):
-        key, *members = map(str, parts(path))
-        places.append((key, members[0] if members else "", path))
-    return places
+def _keyed(names: str) -> list[tuple[str, str]]:
+    """Return each of several paths behind its first key."""
+    return [
+        (str(parts(first_list(path))[0]), path) for path in names.split("|")
+    ]
 
 
 def _is_deep(value: Any, levels: int = 200) -> bool:
@@ -681,7 +667,10 @@ def _refuse_paths(
         problem = "is for dumps that no format fits"
         path = paths(settings.messages)[0]
         raise UsageError(problem, remedy, place=f"--messages {path}")
-    whole = _holders(values)
+    # records, and the trajectories in them
+    whole = [*values]
+    for value in values:
+        whole += items(value.get("trajectories"))
     for name_of in words(_REFUSED):
         places = values if name_of in ("messages", "answers") else whole
         for path in filter(None, paths(getattr(row, name_of))):
@@ -698,14 +687,6 @@ def _refuse_paths(
                 keys,
                 place=f"{name}: {where}",
             )
-
-
-def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """Return records, and the trajectories in them."""
-    holders = [*values]
-    for value in values:
-        holders += items(value.get("trajectories"))
-    return holders
 
 
 def _lack(
