@@ -364,13 +364,11 @@ def _with_line(
         return _list_of([line]) if line else old
     if old[:1] != b"[":
         return old
-    spans = read_array(old, 0)
     mark = dump(_LOG)[:-1]
-    is_ours = [old.startswith(mark, start) for start, _ in spans]
-    patches = Patches(old)
-    patches.drop(spans, is_ours)
+    lines = []
+    for start, end in read_array(old, 0):
+        if not old.startswith(mark, start):
+            lines.append(old[start:end])
     if line:
-        behind = spans[-1][1] if spans else 1
-        between = b"" if all(is_ours) else b", "
-        patches.replace(behind, behind, between + line)
-    return patches.apply()
+        lines.append(line)
+    return _list_of(lines)

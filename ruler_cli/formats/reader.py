@@ -330,6 +330,9 @@ class Reader:
     ) -> str:
         group = self.format.shape == "group"
         rule = self.group_key
+        written = rule.written and lookup(value, rule.written)
+        if written and is_text(written):
+            return written
         key = rule.value(lambda path: lookup(value, present(value, path)))
         if key is None and group and rollouts:
             first_rollout = rollout_object(value, rollouts[0])
@@ -408,10 +411,8 @@ def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is not an object."""
     if rollout.error is not None:
         return rollout
-    kinds = {*map(type, rollout.messages)}
-    for history in rollout.histories:
-        kinds.update(map(type, history))
-    if kinds <= {dict}:
+    turns = itertools.chain(rollout.messages, *rollout.histories)
+    if {*map(type, turns)} <= {dict}:
         reason = nothing_to_judge(rollout)
     else:
         reason = "has a message that is not a JSON object"
@@ -464,15 +465,14 @@ def detect(
     keys = paths(row.group_by)
     reader = Reader(
         chosen,
-        GroupKey.of_paths(*keys) if keys else _key_rule(chosen, records),
+        GroupKey.of_paths(*keys) if keys else GroupKey(PROMPT_HASH),
         {"outcome": row.outcome} if row.outcome else {},
         row.tools,
         row.reference,
         paths(row.prompt),
     )
     if not keys:
-        reader = replace(reader, group_key=_item_key(reader, records))
-        reader = replace(reader, group_key=_scored_key(reader, records))
+        reader = replace(reader, group_key=_key_rule(reader, records))
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader)
@@ -608,21 +608,27 @@ def _unknown_shape(
     return unknown
 
 
-def _key_rule(chosen: Format, records: Records) -> GroupKey:
-    for _, record in records:
+def _key_rule(reader: Reader, records: Records) -> GroupKey:
+    """Return the rule of the group key: what the format computes, a field, or the prompt, with the id of its item."""
+    form = reader.format
+    written = ""
+    if form.shape == "trajectory":
+        written = f"{form.ruler}.group.key"
+    for _, value in records:
         with suppress(*UNFIT):
-            if key_of(chosen, record) is not None:
-                return GroupKey(chosen.key_description)
-    for path in chosen.key_paths:
-        if any(lookup(record, path) is not None for _, record in records):
-            return GroupKey.of_paths(path)
-    return GroupKey(PROMPT_HASH)
+            if key_of(form, value) is not None:
+                return GroupKey(form.key_description, written=written)
+    for path in form.key_paths:
+        if any(lookup(value, path) is not None for _, value in records):
+            return GroupKey(path, (path,), written=written)
+    name = written and _item_path(reader, records)
+    if name:
+        return GroupKey(name, (name,), of_item=True, written=written)
+    return GroupKey(PROMPT_HASH, written=written)
 
 
-def _item_key(reader: Reader, records: Records) -> GroupKey:
-    """Return the rule of the prompt with the id of its item, if records have one; else the reader's rule."""
-    if not reader.by_prompt or reader.format.shape != "trajectory":
-        return reader.group_key
+def _item_path(reader: Reader, records: Records) -> str:
+    """Return the field of the id of a prompt's item; empty if records have none."""
     prompt_of = {record.line: record.key for record in _read(reader, records)}
     for name in (*ITEM_IDS, *REPEATED_IDS):
         pairs = set()
@@ -633,21 +639,8 @@ def _item_key(reader: Reader, records: Records) -> GroupKey:
         # several records have the same id, all with one prompt, and a prompt has several ids
         repeated = len(prompts) < len(ids) == len(pairs) < len(records)
         if repeated or (pairs and name in ITEM_IDS):
-            return GroupKey(name, (name,), of_item=True)
-    return reader.group_key
-
-
-def _scored_key(reader: Reader, records: Records) -> GroupKey:
-    """Return the rule of the group key that an earlier run wrote, if its groups differ from the reader's.
-
-    They differ if that run read several files and added labels to their keys. Else return the reader's key.
-    """
-    path = f"{reader.format.ruler}.group.key"
-    keys = [lookup(record, path) for _, record in records]
-    if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
-        return reader.group_key
-    is_same = keys == [record.key for record in _read(reader, records)]
-    return reader.group_key if is_same else GroupKey.of_paths(path)
+            return name
+    return ""
 
 
 _REFUSED = "messages answers prompt tools reference group_by outcome"
@@ -681,11 +674,11 @@ def _refuse_paths(
             field = settings.outcome_option if name_of == "outcome" else name_of
             where = f"[formats.{settings.format}] {field}"
             if flag:
-                where = f"{option_name(field)} {path}"
+                where = option_name(field)
             raise UsageError(
-                f"none of the first records has {'it' if flag else f'`{path}`'}",
+                "none of the first records has it",
                 keys,
-                place=f"{name}: {where}",
+                place=f"{name}: {where} {path}",
             )
 
 
@@ -758,7 +751,7 @@ def _is_free(reader: Reader, path: str) -> bool:
         taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]
     for path_read in filter(None, taken):
         start = parts(first_list(path_read))
-        shorter = min(len(start), len(place))
-        if start[:shorter] == place[:shorter]:
+        # either leads into the value at the other
+        if start[: len(place)] == place[: len(start)]:
             return False
     return True
