@@ -102,7 +102,7 @@ class ScoredFiles:
         from ruler_cli.results.highlights import Run
 
         if [*sources] == ["-", "-"]:
-            raise UsageError("only one of SCORED and SCORED2 can be stdin")
+            raise UsageError("only one of SCORED and OTHER can be stdin")
         self._options = options
         self.problems = FileProblems()
         self.left_out: list[LeftOutGroup] = []
