@@ -16,6 +16,7 @@ from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
+    first_of,
     is_list,
     is_message_list,
     is_object,
@@ -42,7 +43,6 @@ from ruler_cli.messages.dialects import (
     normalize_message,
     result_turn,
 )
-from ruler_cli.messages.parts import pick
 from ruler_cli.types import Rollout
 
 _USERS = words(
@@ -125,6 +125,9 @@ read_autogen = partial(_read, _autogen_turns)
 read_langchain = partial(_read, normalize_message)
 
 
+_ERRORS = words("error_message errorMessage error_code errorCode")
+
+
 def read_session(record: JsonObject) -> Rollout:
     """Read a session of ADK, where a tool's result has the role of the user."""
     turns: Messages = []
@@ -145,7 +148,7 @@ def read_session(record: JsonObject) -> Rollout:
         else:
             shown = content if is_text(content) else text
             turns += [turn | {"content": shown}] if shown else []
-        error = pick(event, "error_message") or pick(event, "error_code")
+        error = first_of(event, _ERRORS)
         if error:
             turns.append(new_turn("error", error))
     return Rollout(turns)
