@@ -127,6 +127,17 @@ read_langchain = partial(_read, normalize_message)
 
 _ERRORS = words("error_message errorMessage error_code errorCode")
 
+_CAMEL = "role_at_backend message.result|message.content message.tool_calls message.tool_call_id message.func_name"
+
+
+def _camel_turns(item: Turn) -> Messages:
+    role, text, calls, identity, name = each_at(item, _CAMEL)
+    more = {"tool_calls": calls, "tool_call_id": identity, "name": name}
+    return [new_turn(role, text, **more)]
+
+
+read_camel = partial(_read, _camel_turns)
+
 
 def read_session(record: JsonObject) -> Rollout:
     """Read a session of ADK, where a tool's result has the role of the user."""
