@@ -28,7 +28,6 @@ from ruler_cli.files.values import (
     first_at,
     first_of,
     is_list,
-    is_message_list,
     is_object,
     is_text,
     items,
@@ -115,17 +114,14 @@ def read_group(record: JsonObject) -> Rollouts:
 
 def _answer_field(record: JsonObject) -> str | None:
     """Return the field with the answer to a prompt; None if there is none."""
-    names = []
-    for name in ANSWERS:
-        if name in record and is_answer(record[name]):
-            names.append(name)
-            if record[name] is not None:
-                return name
+    present = filter(record.__contains__, ANSWERS)
+    names = [name for name in present if is_answer(record[name])]
     asked = not names and prompt_field(record) == "question"
     retrieved = is_list(first_of(record, _RETRIEVED))
     if asked and retrieved and is_text(record.get("answer")):
         return "answer"
-    return first(names)
+    stated = [name for name in names if record[name] is not None]
+    return first([*stated, *names])
 
 
 def is_pair(record: JsonObject) -> bool:
@@ -160,11 +156,11 @@ def read_pair(
     label = record.get("label")
     outcome = label if isinstance(label, bool) else None
     tools = tools_of(record)
-    if not retrieved:
-        return make_rollout(prompt, answer, tools=tools, outcome=outcome)
-    answer = [new_turn("context", retrieved), *answer]
     rollout = make_rollout(prompt, answer, tools=tools, outcome=outcome)
-    return replace(rollout, prompt_length=len(prompt))
+    if not retrieved:
+        return rollout
+    turns = [*prompt, new_turn("context", retrieved), *answer]
+    return replace(rollout, messages=turns, prompt_length=len(prompt))
 
 
 def refine_pair(
@@ -362,11 +358,7 @@ def is_preference(record: JsonObject) -> bool:
     """Return whether a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [*map(record.get, names)]
-    if not any(values):
+    if not any(values) or not all(map(is_answer, values)):
         return False
-    for value in values:
-        is_known = isinstance(value, str | dict | None)
-        if not is_known and not is_message_list(value):
-            return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))

@@ -9,6 +9,7 @@ name says nothing, is proposed if something beside it shows that an agent wrote 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from typing import Any
 from ruler_cli.errors import UsageError
 from ruler_cli.files.values import (
     Names,
+    first,
     is_list,
     is_object,
     is_text,
@@ -272,8 +274,8 @@ def _fields(
             if kind not in ("", "turns") and not _NOT_PLAIN.search(key):
                 yield _below(f"{path}[]", key), kind, column
     elif len(items(value)) > 1 and all(map(is_list, value)):
-        first, *_, last = value
-        if first == last[: len(first)]:
+        begin, *_, last = value
+        if begin == last[: len(begin)]:
             yield from _fields(last, f"{path}.-1", depth + 1)
     elif is_object(value) and depth < _DEEPEST:
         for key, member in islice(value.items(), _MOST):
@@ -316,9 +318,10 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
     asked = [column for column in columns if column.part == "task"]
     task = _best_path(asked, "text", _TASKS)
-    key = "" if task else _key(columns)
-    written = _written(columns, task)
+    key = ""
+    written = _written(columns)
     if not task:
+        key = first(filter(None, map(_key, columns))) or ""
         written = [column for column in written if _is_alone(column, key)]
     if not written:
         return None
@@ -334,13 +337,13 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    turns = [*map(_turns, best.values)]
-    asked_first = any(map(first_agent_turn, turns))
+    talks = map(_turns, best.values)
+    asked_first = any(map(first_agent_turn, talks))
     row = RecordPaths(
         records=path,
         messages=tuple(messages),
         prompt=(task,) if task and not asked_first else (),
-        group_by=(key,) if key and not any(turns) else (),
+        group_by=(key,) if key and best.kind != "turns" else (),
     )
     if len(messages) > 1:
         return row
@@ -356,55 +359,49 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     )
 
 
-def _key(columns: _Columns) -> str:
-    """Return the path of the id of the task; empty if there is none."""
-    for column in columns:
-        if _ID.search(column.path) and len({*map(str, column.values)}) > 1:
-            return column.path
-    return ""
+def _key(column: _Column) -> str:
+    """Return the path of an id of tasks; empty for another column."""
+    several = len({*map(str, column.values)}) > 1
+    return column.path if several and _ID.search(column.path) else ""
 
 
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
-    if column.kind == "turns":
-        return True
-    if not key or "[]" in column.path:
-        return False
     # the number of a row may be that of anything
-    return key not in _ROWS or column.part == "answer" or column.kind == "texts"
+    is_named = column.part == "answer" or column.kind == "texts"
+    of_task = key and (is_named or key not in _ROWS)
+    return column.kind == "turns" or bool(of_task and "[]" not in column.path)
 
 
-def _written(columns: _Columns, task: str) -> _Columns:
+def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
+    parts = defaultdict[str, _Columns](list)
     named = set[str]()
+    kinds = set()
     for column in columns:
+        parts[column.part].append(column)
         named |= column.words
-    answers, either, gold, tasks, others = [
-        [column for column in columns if column.part == part]
-        for part in ("answer", "either", "gold", "task", "text")
-    ]
-    if any(column.kind == "texts" for column in tasks):
+        kinds.add((column.part, column.kind))
+    answers = parts["answer"]
+    if ("task", "texts") in kinds:
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
         return answers
+    either = parts["either"]
     graded = not named.isdisjoint(("context", *_OUTCOMES))
-    if gold or (either and graded):
+    if parts["gold"] or (either and graded):
         return either
-    return _only(either + others, columns)
-
-
-def _only(columns: _Columns, beside: _Columns) -> _Columns:
-    """Return the only field with texts, or the list of objects that holds all such fields."""
-    texts = [column for column in columns if column.prose]
+    texts = [column for column in either + parts["text"] if column.prose]
     heads = {column.path.partition("[]")[0] for column in texts}
     if len(heads) != 1:
         return []
-    text = texts[0]
-    if len(texts) > 1:
-        return [replace(text, path=heads.pop())] if len(text.values) > 1 else []
+    text, *more = texts
+    if more:
+        # a list of objects that holds all texts
+        return [replace(text, path=heads.pop())]
     # a list of texts may be anything, unless there is a figure for each
-    figures = "numbers" in [column.kind for column in beside]
+    figures = any(column.kind == "numbers" for column in columns)
     return texts if figures or text.kind == "text" else []
 
 
