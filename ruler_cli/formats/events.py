@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -42,6 +42,8 @@ from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
+Steps = Sequence[tuple[str, str]]
+"""What to do with an event of a type, and the places of the values for it."""
 
 _CONVERSATIONS = words(
     "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
@@ -63,19 +65,27 @@ class EventKind:
 
     `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
     kinds. One event has the terms that it `needs`. With `conversations`, events may name one of many conversations.
-    `turns` are those that its events are, by patterns of their types, which stand at `by`; `texts` are patterns of what
-    the harness writes in the user's place, and `tried` is the version of the agent whose sessions are known.
+    `steps_of` returns what its row says of events of a type, which stands at `by`; None if nothing.
+    `texts` are patterns of what the harness writes in the user's place, `tried` is the version whose output was read.
+    An event has its id at `id`; one that comes again is a copy, or with `replaces` a change. Its member `parent` has
+    the id of the event before: a user's turn behind an earlier one begins a branch, or any event if they are `linear`.
+    Events with a value at one of `sides` are no turns of the session's agent.
     """
 
     matches: Matches
+    steps_of: Callable[[str], Steps | None]
     member: str = ""
     most: bool = False
     conversations: bool = False
-    turns: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     needs: str = ""
     by: str = "type"
     tried: str = ""
+    id: str = "id"
+    parent: str = ""
+    linear: bool = False
+    replaces: bool = False
+    sides: str = ""
 
     def type_of(self, event: Event) -> str:
         """Return the type of an event, of all values at `by`."""
@@ -89,35 +99,35 @@ class EventKind:
         has_one = any(holds(event, self.needs) for event in fitting)
         return has_one and 2 * len(fitting) >= len(events)
 
-    def row_of(self, kind: Any) -> str | None:
-        """Return what is said of events of a type; None if nothing is."""
-        for pattern, row in self.turns.items():
-            if re.fullmatch(pattern, str(kind)):
-                return row
-        return None
-
 
 def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
     clues = [*map(_clue, row.pop("clues"))]
     stated = row.pop("texts", {})
     texts = {name: re.compile(stated.get(name, _NOTHING)) for name in _TEXTS}
+    turns = row.pop("turns", {})
 
     def matches(event: Event) -> bool:
         return any(clue(event) for clue in clues)
 
-    return EventKind(matches, texts=texts, **row)
+    @lru_cache(1000)
+    def steps_of(kind: str) -> Steps | None:
+        for pattern, steps in turns.items():
+            if re.fullmatch(pattern, kind):
+                return re.findall(r"([^ ;]+) ([^;]+)", steps)
+        return None
+
+    return EventKind(matches, steps_of, texts=texts, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
     terms = row.get("has", "")
-    only = frozenset(words(row.get("only", "")))
     kind = _pattern(row.get("type", ".*"))
     role = _pattern(row.get("role", ".*"))
 
     def matches(event: Event) -> bool:
-        if not holds(event, terms) or (only and not event.keys() <= only):
+        if not holds(event, terms):
             return False
         is_kind = kind.fullmatch(str(event.get("type")))
         return bool(is_kind and role.fullmatch(str(event.get("role"))))
