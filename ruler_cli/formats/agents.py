@@ -27,7 +27,6 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
-from ruler_cli.formats.paths import list_field
 from ruler_cli.formats.sessions import Session
 from ruler_cli.messages.content import new_turn
 from ruler_cli.messages.conversations import (
@@ -80,13 +79,19 @@ class AutoGen(Session):
 
 def read_autogen(record: JsonObject) -> Rollout:
     """Read messages of AutoGen."""
-    return AutoGen.made_of(_messages(record))
+    return AutoGen.whole({"messages": _messages(record)})
 
 
 def read_langchain(record: JsonObject) -> Rollout:
     """Read messages of LangChain."""
     turns = map(normalize_message, _messages(record))
     return Rollout([*chain.from_iterable(turns)])
+
+
+class Camel(Session):
+    """Memory of CAMEL."""
+
+    kind = KINDS["camel"]
 
 
 class ADK(Session):
@@ -98,11 +103,6 @@ class ADK(Session):
         """Read one event; a data base has contents as JSON text, trpc-agent-go's are texts."""
         content = json_value(event.get("content"), text=True)
         super().read_event({**event, "content": content}, kind)
-
-
-def read_adk(record: JsonObject) -> Rollout:
-    """Read a session of ADK."""
-    return ADK.made_of(record["events"])
 
 
 _REPEATED = ("thought", "action")
@@ -149,7 +149,7 @@ def read_openhands(record: JsonObject) -> Rollout:
     for event in items(first_at(record, "events", "history")):
         # older files hold pairs of an action and what was seen
         events += event if is_list(event) else [event]
-    rollout = OpenHands.made_of(events)
+    rollout = OpenHands.whole({"events": events})
     messages = rollout.messages
     is_one = "events" in record and len(events) < 2
     if is_one or not messages:
@@ -191,25 +191,25 @@ class ATIF(Session):
     kind = KINDS["atif"]
 
 
-def _atif(record: JsonObject) -> Rollout:
-    return ATIF.made_of(list_field(record, "steps"))
-
-
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
-    rollout = _atif(record)
-    further = map(_atif, objects(record.get("subagent_trajectories")))
+    further = map(ATIF.whole, objects(record.get("subagent_trajectories")))
     steps = objects(record.get("steps"))
     copied = any(step.get("is_copied_context") for step in steps)
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     return replace(
-        rollout,
+        ATIF.whole(record),
         histories=tuple([trajectory.messages for trajectory in further]),
         tools=lookup(record, "agent.tool_definitions"),
         member=session if part and is_text(session) else None,
     )
+
+
+_REWARDS = words(
+    "result.verifier_result.rewards.reward reward_file.reward reward_file"
+)
 
 
 def read_trial(record: JsonObject) -> Rollout:
@@ -224,12 +224,10 @@ def read_trial(record: JsonObject) -> Rollout:
     histories = [*first_step.histories]
     for step in further:
         histories += [step.messages, *step.histories]
-    outcome = first_at(record, "reward_file.reward", "reward_file")
-    reward = lookup(record, "result.verifier_result.rewards.reward")
     return replace(
         first_step,
         histories=tuple(histories),
-        reward=outcome if reward is None else reward,
-        outcome=outcome,
+        reward=first_at(record, *_REWARDS),
+        outcome=first_at(record, *_REWARDS[1:]),
         member=None,
     )

@@ -131,10 +131,10 @@ class Session:
         )
 
     @classmethod
-    def made_of(cls, events: Iterable[Any]) -> Rollout:
-        """Read events that are all of a rollout."""
+    def whole(cls, record: JsonObject) -> Rollout:
+        """Read all events of a record as its rollout."""
         session = cls()
-        session.read(events)
+        session.read(events_of(record))
         return Rollout(session.messages, unknown=tuple(session.unknown))
 
     def refuse_unknown(self) -> None:
@@ -441,7 +441,7 @@ def _returned(content: Any) -> Any:
 
 def events_of(record: JsonObject) -> list[Any]:
     """The events of a session, in the order of its file."""
-    return items(first_at(record, "events", "messages"))
+    return items(first_at(record, "events", "messages", "steps"))
 
 
 class Codex(Session):

@@ -214,13 +214,17 @@ class _MessageReader:
             text, named = self._other_text(message, alone=not beside)
             fields = [field for field in fields if field.name not in named]
         name = message.get("name") or ""
+        call_id = message.get("tool_call_id") or message.get("call_id")
         if is_result:
+            if call_id:  # its call has the arguments
+                fields = [
+                    field for field in fields if field.name not in ARGUMENTS
+                ]
             for result in results:
                 fields += result.fields
             name = _as_text(name or message.get("function") or "")
         elif role in AGENT_ROLES and text:
             text = markdown_pieces(text)
-        call_id = message.get("tool_call_id") or message.get("call_id")
         return Message(
             role,
             text,
@@ -374,6 +378,11 @@ class _MessageReader:
         """Read a result among the parts of a message; it may repeat the arguments of its call."""
         if block.get("status") == "error":
             block = {"is_error": True, **block}
+        if block.get("outcome") == "success":  # pydantic-ai says it of most
+            block = {**block, "outcome": None}
+        origin = block.get("origin")
+        if is_object(origin):  # Haystack's call
+            block = {**origin, **block, "origin": None}
         content = first_at(block, *RETURNED)
         call_id = _identity(first_stated(block, IDS))
         name = _as_text(first_stated(block, NAMES) or "")
