@@ -43,7 +43,7 @@ from ruler_cli.types import Line, value
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
 Steps = Sequence[tuple[str, str]]
-"""What to do with an event of a type, and the places of the values for it."""
+"""Steps to take for an event of a type, each with the places of its values."""
 
 _CONVERSATIONS = words(
     "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
