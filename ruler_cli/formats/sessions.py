@@ -236,7 +236,7 @@ class Session:
     def take_step(self, role: str, places: str, values: list[Any]) -> None:
         """Take one step."""
         match role:
-            case "call":
+            case "call" | "act":
                 identity, name, arguments, *_ = values
                 left_out = words(places)[3:]
                 if left_out and is_object(arguments):
@@ -245,7 +245,10 @@ class Session:
                         for key, value in arguments.items()
                         if key not in left_out and value is not None
                     }
-                self.append(call_turn(identity, name, arguments))
+                turn = call_turn(identity, name, arguments)
+                # with what the agent said and thought of it
+                said = self.new.pop() if role == "act" and self.new else {}
+                self.append(turn | said | {"tool_calls": turn["tool_calls"]})
             case "result":
                 identity, content, *name = values
                 if content is not None:
