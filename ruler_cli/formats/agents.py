@@ -40,7 +40,10 @@ from ruler_cli.messages.dialects import (
 )
 from ruler_cli.types import Rollout
 
-_PATHS = "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages"
+_PATHS = (
+    "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages "
+    "checkpoint.channel_values.messages"
+)
 """Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
 
 
@@ -88,10 +91,28 @@ def read_langchain(record: JsonObject) -> Rollout:
     return Rollout([*chain.from_iterable(turns)])
 
 
+class LLM(Session):
+    """A conversation in the logs of llm."""
+
+    kind = KINDS["llm"]
+
+
 class Camel(Session):
     """Memory of CAMEL."""
 
     kind = KINDS["camel"]
+
+
+def read_continue(record: JsonObject) -> Rollout:
+    """Read a session of Continue, where results stand beside their calls."""
+    turns = []
+    for item in record["history"]:
+        turns.append(item["message"])
+        for state in objects(item.get("toolCallStates")):
+            identity, output = each_at(state, "toolCallId output")
+            texts = [part.get("content") for part in objects(output)]
+            turns.append(result_turn(identity, texts))
+    return Rollout(turns)
 
 
 class ADK(Session):

@@ -59,7 +59,7 @@ _CARRIERS = frozenset(CONTENTS).union(
     words("text message parts input arguments args output result response")
 )
 """Members that hold a text, a call or a result."""
-_REPEATED = words("call result thought once")
+_REPEATED = words("call result thought once system")
 """Steps whose first value tells if they were taken before."""
 _RESPONSES = words("response.output response.error response")
 """Places of what a function returned, in a part of Gemini's API."""
