@@ -103,16 +103,10 @@ class Camel(Session):
     kind = KINDS["camel"]
 
 
-def read_continue(record: JsonObject) -> Rollout:
-    """Read a session of Continue, where results stand beside their calls."""
-    turns = []
-    for item in record["history"]:
-        turns.append(item["message"])
-        for state in objects(item.get("toolCallStates")):
-            identity, output = each_at(state, "toolCallId output")
-            texts = [part.get("content") for part in objects(output)]
-            turns.append(result_turn(identity, texts))
-    return Rollout(turns)
+class Continue(Session):
+    """A session of Continue, where results stand beside their calls."""
+
+    kind = KINDS["continue"]
 
 
 class ADK(Session):

@@ -183,20 +183,15 @@ def spans_apart(raw: bytes) -> list[bytes]:
 
 _SAMPLE = 20
 """First records that show if they are events."""
-_MESSAGES = ("messages", "conversations")
-"""Members that are lists of messages."""
+_UNREADABLE = {
+    "messages": ("role", "content"),
+    "conversations": ("from", "value"),
+}
+"""Lists of messages → the names in one that stands for a line that cannot be read."""
 
-
-@value
-class Gathering:
-    """The way in which events become records, in a list `member` of each.
-
-    `paths` are those of the id of an event's rollout, whose name in the record is the first of them; none: the file is
-    one rollout.
-    """
-
-    member: str
-    paths: Names = ()
+Gathering = tuple[str, Names]
+"""The way in which events become records: the list of each record, and the paths of the id of an event's rollout, whose
+name in the record is the first of them; none: the file is one rollout."""
 
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
@@ -213,16 +208,16 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
             if _first_id(event, _CONVERSATIONS) is not None:
                 fitting.append(event)
         if kind.conversations and 2 * len(fitting) >= len(events):
-            return Gathering(kind.member, _CONVERSATIONS)
+            return kind.member, _CONVERSATIONS
         is_made = all(map(kind.matches, events))
         if kind.most:
             is_made = kind.is_made_of(events)
         if kind.member and is_made:
-            return Gathering(kind.member)
+            return kind.member, ()
     for event in events:
         if not is_span(event) and not spans_in(event):
             return None
-    return Gathering("spans", _TRACES)
+    return "spans", _TRACES
 
 
 def may_be_event(raw: bytes) -> bool:
@@ -264,16 +259,13 @@ def _list_member(raw: bytes) -> str | None:
     """Return the member for a record that is a list of messages; None if it is anything else."""
     if raw.lstrip()[:1] != b"[":
         return None
-    try:
+    with suppress(UnreadableError, RecursionError):
         messages = parse_value(raw)
-    except (UnreadableError, RecursionError):
-        return None
-    events = objects(messages)
-    gathering = _gathering(events[:_SAMPLE])
-    if events != messages:
-        return None
-    member = gathering.member if gathering else None
-    return member if member in _MESSAGES else None
+        events = objects(messages)
+        member, _ = _gathering(events[:_SAMPLE]) or ("", ())
+        if events == messages and member in _UNREADABLE:
+            return member
+    return None
 
 
 class MessageLists(Container):
@@ -308,7 +300,7 @@ class AssembledRollouts(Container):
     ) -> None:
         super().__init__(source.name, source.most)
         self._source = source
-        self._gathering = gathering
+        self._member, self._paths = gathering
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
         self._place = {"file": file, "folder": folder}
@@ -318,7 +310,7 @@ class AssembledRollouts(Container):
         """All events in a temporary database; one without a key, which is a number then, is a rollout by itself."""
         db = temporary_database(_SCHEMA, cache=2000)
         self._stack.callback(db.close)
-        is_trace = self._gathering.paths is _TRACES
+        is_trace = self._paths is _TRACES
         with temporary():
             for line in self._source.records():
                 events = spans_apart(line.raw) if is_trace else [line.raw]
@@ -333,19 +325,16 @@ class AssembledRollouts(Container):
     def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
         """Return the key of an event, as JSON, and the event."""
         event = _event(raw)
-        paths = self._gathering.paths
-        if paths:
-            key = _first_id(event or {}, paths)
+        if self._paths:
+            key = _first_id(event or {}, self._paths)
             return None if key is None else dump(key), raw
-        if event is not None:
-            return b"", raw
-        text = raw.decode("utf-8", "replace")
-        match self._gathering.member:
-            case "messages":
-                return b"", dump({"role": "unreadable", "content": text})
-            case "conversations":
-                return b"", dump({"from": "unreadable", "value": text})
-        return b"", dump(text)
+        if event is None:
+            text: Any = raw.decode("utf-8", "replace")
+            names = _UNREADABLE.get(self._member)
+            if names:
+                text = dict(zip(names, ("unreadable", text), strict=True))
+            raw = dump(text)
+        return b"", raw
 
     def records(self) -> Iterator[Line]:
         """Yield every record; one that is larger than the bound is not held."""
@@ -365,12 +354,12 @@ class AssembledRollouts(Container):
         """Make the record of the bytes of its events."""
         members = {}
         if key:
-            members[self._gathering.paths[0]] = key
+            members[self._paths[0]] = key
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
         listed = b", ".join(events)
-        members[self._gathering.member] = b"[%s]" % listed
+        members[self._member] = b"[%s]" % listed
         return b"{%s}" % encode_members(members)
 
 

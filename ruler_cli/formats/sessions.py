@@ -61,8 +61,8 @@ _CARRIERS = frozenset(CONTENTS).union(
 """Members that hold a text, a call or a result."""
 _REPEATED = words("call result thought once system")
 """Steps whose first value tells if they were taken before."""
-_RESPONSES = words("response.output response.error response")
-"""Places of what a function returned, in a part of Gemini's API."""
+_RESPONSES = words("response.output response.error response content")
+"""Places of what a tool returned, in a part of Gemini's API or of Continue."""
 
 
 @dataclass
@@ -442,9 +442,12 @@ def _returned(content: Any) -> Any:
     return plain(parts) if is_list(content) else content
 
 
+_LISTS = words("events messages steps history")
+
+
 def events_of(record: JsonObject) -> list[Any]:
     """The events of a session, in the order of its file."""
-    return items(first_at(record, "events", "messages", "steps"))
+    return items(first_at(record, *_LISTS))
 
 
 class Codex(Session):
