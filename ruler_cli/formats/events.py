@@ -194,7 +194,8 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     if not events:
         return None
     for event in events:
-        if RECORD_MEMBERS & event.keys():
+        # LiteLLM's log has a model call a line, with its messages
+        if RECORD_MEMBERS & event.keys() and "call_type" not in event:
             return None
     for kind in KINDS.values():
         fitting = []
