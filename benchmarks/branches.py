@@ -21,7 +21,7 @@ from benchmarks.commands import printed
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
 from benchmarks.tokens import counter, ours
-from ruler_cli.formats.input import open_input
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
 from tests.trees import (

@@ -21,8 +21,8 @@ from itertools import takewhile
 from pathlib import Path
 from statistics import median
 
-from ruler_cli.formats.input import open_input
 from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import AskSettings, InputSettings
 from ruler_cli.types import Group
 from tests.values import first_request

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.simulated import truth
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.command import run_here
 from tests.conftest import ROOT
@@ -29,7 +30,9 @@ _UNSURE = 0.03
 def rollouts(scored: Path) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     """Yield the name of each group, and the id and the truth of its rollouts."""
     with ExitStack() as stack:
-        file = ScoredFile(InputSettings(source=str(scored)), stack, print)
+        file = ScoredFile(
+            open_input(InputSettings(source=str(scored)), stack, print)
+        )
         for _, group, annotated in file.groups():
             truths = [truth(json.dumps(one.messages)) for one in group.rollouts]
             ids = rollout_ids(group, annotated)

@@ -214,7 +214,7 @@ def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
     other, page = folder / "other.jsonl", folder / "compare.html"
     judge = ("-m", "simulated", "-p", "seed=5", "-p", "noise=0.3")
     _score("simulated", other, *judge)
-    _ruler("report", scored, other, "-o", page)
+    _ruler("compare", scored, other, "-o", page)
     with shown(browser, page, width=1280) as view:
         _picture(view, "compare", "", below="footer")
 
@@ -222,7 +222,7 @@ def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
 def _labels(scored: Path, browser: Browser) -> None:
     """A comparison on the page for labels, on screens and on a phone."""
     page = scored.with_name("label.html")
-    _ruler("report", scored, "--label", "6", "-o", page)
+    _ruler("label", scored, "--pairs", "6", "-o", page)
     for name, width, height in (
         ("label", 1280, 800),
         ("label-wide", 1920, 900),
@@ -261,7 +261,7 @@ def _training(folder: Path, scored: Path, browser: Browser) -> None:
         files.append(folder / f"step-{step}.jsonl")
         text = "".join(json.dumps(group) + "\n" for group in groups)
         files[-1].write_text(text)
-    _ruler("report", *files, "-o", folder / "trend.html")
+    _ruler("trend", *files, "-o", folder / "trend.html")
     with shown(browser, folder / "trend.html", width=1280) as view:
         _picture(view, "trend", "", below="#chart-bytes")
     with shown(browser, folder / "trend.html", width=1920, height=1080) as view:

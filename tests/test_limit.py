@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.input import open_input
 from ruler_cli.runs.file import RunResult
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings, shard_of
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.fuzz_containers import KINDS, OUTPUT, unpack

@@ -46,7 +46,7 @@ def command(
     """Compare scores with labels.
 
     Intervals are bootstrapped over groups. With labels of some rollouts and scores of all, means are corrected:
-    what labels show of the judge holds for all. Groups of equal rollouts count once. `ruler report A B`
+    what labels show of the judge holds for all. Groups of equal rollouts count once. `ruler compare A B`
     compares two judges.
 
     \b

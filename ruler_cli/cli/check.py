@@ -21,7 +21,6 @@ from ruler_cli.cli.units import number_of, rounded, rows
 from ruler_cli.errors import NothingToCompare, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.input import Input, key_in_words, open_input, shown_key
 from ruler_cli.formats.proposal import reference_fields
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import (
@@ -46,6 +45,7 @@ from ruler_cli.runs.estimate import (
     sample,
 )
 from ruler_cli.runs.file import judge_errors
+from ruler_cli.runs.input import Input, key_in_words, open_input, shown_key
 from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.fields import paths
 from ruler_cli.settings.load import score_settings

@@ -16,6 +16,7 @@ from ruler_cli.cli.units import columns
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.format import Format
 from ruler_cli.formats.table import FORMATS
+from ruler_cli.settings.extensions import extensions
 from ruler_cli.settings.models import RecordPaths
 from ruler_cli.settings.suggestions import nearest, question
 from ruler_cli.types import shorten
@@ -53,7 +54,11 @@ def command(
         for key, row in options.rows.items():
             if name in ("", key):
                 mine[key] = row
-        if not (forms or mine):
+        others = {}
+        for key, point in extensions("ruler.formats").items():
+            if name in ("", key):
+                others[key] = f"of the package {point.dist.name}"
+        if not (forms or mine or others):
             families = [form.family for form in FORMATS]
             match = nearest(name, (*options.rows, *families))
             advice = question(match) or "; `ruler formats` lists all"
@@ -65,6 +70,8 @@ def command(
                 paths = "`, `".join((*row.messages, *row.answers))
                 keys = shorten(f"`{paths}`", _WIDTH)
                 rows.append([key, "as in ruler.toml", keys])
+            for key, package in others.items():
+                rows.append([key, package, ""])
             for form in forms:
                 keys = shorten(form.shown, _WIDTH)
                 rows.append([form.family, form.record, keys])
@@ -76,6 +83,8 @@ def command(
                 lines += row_lines(key, form)
             for key, row in mine.items():
                 lines += row_lines(key, row)
+            for key, package in others.items():
+                lines.append(f"# {key}: a reader {package}")
         for line in lines:
             typer.echo(one_line(line))
     return 0

@@ -43,6 +43,11 @@ class SectionedCommand(TyperCommand):
         more = super().parse_args(ctx, args)
         if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
+        if self.name == "report":
+            raise UsageError(
+                f"{' '.join(more)}: more files than one",
+                "use `ruler compare A B` for two, `ruler trend STEP…` for those of a training",
+            )
         if self.params[0].metavar in ("INPUT", "SCORED"):
             raise UsageError(
                 f"{' '.join(more)}: more paths than the command takes",

@@ -37,11 +37,15 @@ Scored = Annotated[
         metavar="SCORED", help="A file that `ruler score` wrote; `-` is stdin."
     ),
 ]
-SeveralScored = Annotated[
+OtherScored = Annotated[
+    str,
+    typer.Argument(metavar="OTHER", help="Another one of the same input."),
+]
+ScoredSteps = Annotated[
     list[str],
     typer.Argument(
-        metavar="SCORED...",
-        help="A file that `ruler score` wrote, two of the same input, or more of a training; `-` is stdin.",
+        metavar="STEP...",
+        help="The files that `ruler score` wrote for the steps, three or more.",
     ),
 ]
 

@@ -133,7 +133,7 @@ def _with_pictures(request: Request) -> str:
 
 def _group(settings: InputSettings, key: str | None) -> Group:
     """Return the group with the key, or the first; UsageError if there is none."""
-    from ruler_cli.formats.input import open_input
+    from ruler_cli.runs.input import open_input
 
     name = Location(settings.source).shown
     search = KeySearch(name, key)

@@ -36,10 +36,13 @@ class FileProblems(Problems):
     ) -> ScoredFile:
         """Open a file, and print what it is; UsageError if it cannot be read."""
         from ruler_cli.results.figures import ScoredFile
+        from ruler_cli.runs.input import open_input
 
         add = partial(self._add, Location(source).shown)
-        file = ScoredFile(scored_input(options, source), stack, add)
-        print_note(*file.input.notes)
+        settings = scored_input(options, source)
+        opened = open_input(settings, stack, add)
+        file = ScoredFile(opened)
+        print_note(*opened.notes)
         return file
 
     def _add(
@@ -99,7 +102,7 @@ class ScoredFiles:
         from ruler_cli.results.highlights import Run
 
         if [*sources] == ["-", "-"]:
-            raise UsageError("only one of SCORED and SCORED2 can be stdin")
+            raise UsageError("only one of SCORED and OTHER can be stdin")
         self._options = options
         self.problems = FileProblems()
         self.left_out: list[LeftOutGroup] = []

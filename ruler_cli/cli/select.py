@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,8 @@ from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import COMMAND_LINE, Options
 
 if TYPE_CHECKING:
-    from ruler_cli.formats.input import Input
     from ruler_cli.results.choice import Keep
+    from ruler_cli.runs.input import Input
 
 _LEFT_OUT = """
 {unscored:group} without a score left out
@@ -82,6 +82,7 @@ def _run(options: Options, source: str, output: str) -> int:
     from ruler_cli.results.conditions import parse_condition
     from ruler_cli.results.pairs import PairMaker
     from ruler_cli.results.select import select
+    from ruler_cli.runs.input import open_input, refuse_other_groups
 
     if options.as_ is None and options.rank("gap") == COMMAND_LINE:
         remedy = "add --as pairs, or leave it out"
@@ -94,9 +95,13 @@ def _run(options: Options, source: str, output: str) -> int:
         )
     console = Console("log", source)
 
-    def describe(opened: Input) -> None:
-        for sentence in (opened.found(), *opened.notes):
+    def opened(*how: Any) -> Input:
+        scored = open_input(*how)
+        for sentence in (scored.found(), *scored.notes):
             console.note(sentence)
+        force = options.force or Location(source).same(output)
+        refuse_other_groups(scored, output, force=force)
+        return scored
 
     settings = replace(scored_input(options, source), reference=None)
     pairs = None
@@ -107,10 +112,10 @@ def _run(options: Options, source: str, output: str) -> int:
         selector = select(
             settings,
             output,
+            opened,
             choice,
             pairs,
             force=options.force,
-            on_open=describe,
             on_problem=console.problem,
             on_group=bar.update,
         )

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 
-from ruler_cli.errors import InputChanged, UnreadableError, UsageError
-from ruler_cli.files.index import Index, Row, place, short_hash
+from ruler_cli.errors import InputChanged, UnreadableError
+from ruler_cli.files.index import Row, short_hash
 from ruler_cli.files.parse import too_large
 from ruler_cli.types import Group, Line, Problem, Record
 
@@ -69,58 +69,34 @@ def grouped(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
 
 
 def fetched(
-    fd: int, read: Read, first: int, rows: Iterable[Row], line_of: LineOf
-) -> Group:
-    """Return one group, by its first record and the rows of all in a file.
+    fd: int, read: Read, groups: Iterable[list[Row]], line_of: LineOf
+) -> Iterator[Group]:
+    """Yield groups, each by the rows of its records in a file.
 
     UnreadableError if other bytes stand there now.
     """
-    members: list[Record] = []
-    for row in rows:
-        # past buffers: each record would fill one
-        raw = os.pread(fd, row.size, row.start)
-        line = line_of(row.number, row.start, raw)
-        if short_hash(line.raw) != row.hashed:
-            raise UnreadableError(line.where)
-        members += read(line)
-    if members[0].parts > 1:  # a columnar line is several groups
-        members = [record for record in members if place(record) == first]
-    return Group(str(members[0].key), tuple(members))
-
-
-def surveyed(
-    again: Iterator[Line], end: tuple[int, int], where: Where, index: Index
-) -> Iterator[Line]:
-    """Yield the lines of the run's own groups, as the survey read them; UnreadableError if one has changed.
-
-    `end` is the number of the last line and the offset behind it; lines that were appended since are left.
-    """
-    rows = index.lines()
-    at = (0, 0)
-    wanted = next(rows, None)
-    for line in again:
-        if line.number > end[0]:
-            break
-        at = (line.number, line.end)
-        if line.number == end[0] and at != end:
-            break
-        if wanted is None or line.number < wanted.number:
-            continue
-        if line.number > wanted.number or short_hash(line.raw) != wanted.hashed:
-            break
-        yield line
-        wanted = next(rows, None)
-    if wanted is not None or at != end:
-        changed = end[0] if wanted is None else wanted.number
-        raise UnreadableError(where(changed))
+    number = 0
+    parts: tuple[Record, ...] = ()
+    for rows in groups:
+        members = []
+        for row in rows:
+            # a columnar line is several groups, and read once
+            if row.number != number:
+                # past buffers: each record would fill one
+                raw = os.pread(fd, row.size, row.start)
+                line = line_of(row.number, row.start, raw)
+                if short_hash(line.raw) != row.hashed:
+                    raise UnreadableError(line.where)
+                number = row.number
+                parts = read(line)
+            members.append(parts[row.part])
+        yield Group(str(members[0].key), tuple(members))
 
 
 @contextmanager
 def unchanged(name: str) -> Iterator[None]:
-    """Raise InputChanged if the records of a surveyed file have changed since, or cannot be read again."""
+    """Raise InputChanged if the records of a surveyed file have changed since."""
     try:
         yield
     except UnreadableError as error:
         raise InputChanged(name, str(error)) from None
-    except UsageError as error:
-        raise InputChanged(name, f"it {error.problem}") from None

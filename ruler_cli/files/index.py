@@ -16,6 +16,7 @@ from ruler_cli.types import Record
 
 PARTS = 20
 """Bits of a record's place that tell the parts of one line."""
+_PART = (1 << PARTS) - 1
 _LINE = "line (id INTEGER PRIMARY KEY, start, size, hash, key, rollouts, mine, opening, source, draw)"
 """`id` is the place of the record, `draw` the place of its group in an order that is drawn."""
 _BUFFERED = 1_000
@@ -34,6 +35,11 @@ class Row(NamedTuple):
     def number(self) -> int:
         """The number of the line."""
         return self.place >> PARTS
+
+    @property
+    def part(self) -> int:
+        """The number of the record in its line."""
+        return self.place & _PART
 
 
 _ROW = "id, start, size, hash"
@@ -175,30 +181,34 @@ class Index:
         )
 
     def places(
-        self, chosen: Collection[int] | None = None
-    ) -> Iterator[tuple[int, list[Row]]]:
-        """Yield the first record of each own group and the rows of all, in the order of these, or as drawn.
+        self, chosen: Collection[int] | None = None, *, apart: bool
+    ) -> Iterator[list[Row]]:
+        """Yield the rows of each own group, in the order of their first records, or as drawn.
 
-        With `chosen` only of the groups that have these first records.
+        With `chosen` only of the groups that have these first records. `apart`: other groups may stand between records
+        of one.
         """
         table = self._table()
-        table.rows(
-            f"CREATE INDEX IF NOT EXISTS by_group ON line ({self._by}, id)"
-        )
-        rows = table.each_row(
-            f"SELECT first, {_ROW} FROM "  # noqa: S608 - one of two names
-            # beside min(id) SQLite returns the draw of that row
-            f"(SELECT {self._by} own, min(id) first, draw drawn FROM line WHERE mine GROUP BY {self._by}) "
-            f"JOIN line ON {self._by} = own ORDER BY drawn, first, id"
-        )
-        for first, members in itertools.groupby(rows, key=itemgetter(0)):
-            if chosen is None or first in chosen:
-                yield first, [Row(*member[1:]) for member in members]
+        query = f"SELECT {self._by}, {_ROW} FROM line WHERE mine ORDER BY id"  # noqa: S608 - one of two names
+        if apart or self.seed is not None:
+            table.rows(
+                f"CREATE INDEX IF NOT EXISTS by_group ON line ({self._by}, id)"
+            )
+            query = (
+                f"SELECT first, {_ROW} FROM "  # noqa: S608 - one of two names
+                # beside min(id) SQLite returns the draw of that row
+                f"(SELECT {self._by} own, min(id) first, draw drawn FROM line WHERE mine GROUP BY {self._by}) "
+                f"JOIN line ON {self._by} = own ORDER BY drawn, first, id"
+            )
+        rows = table.each_row(query)
+        for _, members in itertools.groupby(rows, key=itemgetter(0)):
+            group = [Row(*member[1:]) for member in members]
+            if chosen is None or group[0].place in chosen:
+                yield group
 
     def lines(self) -> Iterator[Row]:
         """Yield the lines of the own groups, in input order."""
-        first_part = (1 << PARTS) - 1
-        query = f"SELECT {_ROW} FROM line WHERE mine AND NOT id & {first_part} ORDER BY id"  # noqa: S608 - a number
+        query = f"SELECT {_ROW} FROM line WHERE mine AND NOT id & {_PART} ORDER BY id"  # noqa: S608 - a number
         for row in self._table().each_row(query):
             yield Row(*row)
 

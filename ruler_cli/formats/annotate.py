@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, dump_escaped, parse, parse_value
 from ruler_cli.files.splice import (
     ListItems,
@@ -51,7 +51,17 @@ def annotate(
     writer = _Writer(raw, form, on_failure)
     for target, _, changes in writer.edits(annotated, group_fields):
         patches.put(target.spans, changes)
-    return patches.apply()
+    body = patches.apply()
+    if form.edit is None:
+        return body
+    try:
+        return dump(form.edit(parse(body)))
+    except Exception as error:
+        raise UsageError(
+            f"its `annotate` failed ({error!r:.200})",
+            "correct the package, then run it again: paid replies are in the ledger",
+            place=f"--format {form.name}",
+        ) from error
 
 
 def new_members(

@@ -1,38 +1,39 @@
-"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, tau2-bench, BFCL, MT-bench.
+"""Runs of evaluation tools: Inspect, promptfoo, tau2-bench; and an agent's steps.
 
-Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score. A record
-without its question, which is in another file (BFCL, FastChat), holds nothing that can be judged.
+Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
     Names,
+    first,
     first_at,
     is_list,
     is_object,
     is_text,
     items,
+    json_value,
     lookup,
     objects,
-    words,
 )
 from ruler_cli.formats.chat import (
     read_conversation,
-    read_or_error,
     with_answer,
     with_task,
 )
 from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import STEP_LISTS
-from ruler_cli.formats.paths import Rollouts, list_field
+from ruler_cli.formats.paths import Rollouts
 from ruler_cli.messages.content import Messages, Turn, is_agent, new_turn
 from ruler_cli.messages.conversations import (
     chat_turns,
@@ -44,6 +45,7 @@ from ruler_cli.messages.dialects import each_at
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
+_VARIABLE = re.compile(r"\{\{ *(.+?) *\}\}")
 
 
 def read_inspect(record: JsonObject) -> Rollout:
@@ -54,17 +56,15 @@ def read_inspect(record: JsonObject) -> Rollout:
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
     replies = [[None, None], *map(_said, filter(is_agent, messages))]
-    repeated = messages and _said(whole[-1]) in replies
-    if len(whole) > len(before) and not repeated:
+    if whole != before and not (messages and _said(whole[-1]) in replies):
         messages = whole
     if not messages:
         raise UnreadableError(
             "has no messages in `messages` (Inspect writes this when a sample failed early)"
         )
-    if is_object(attached := record.get("attachments")):
-        messages = _resolved(messages, attached)
+    attached = record.get("attachments") or {}
     value = _inspect_score(record)
-    turns = [*map(_inspect_turn, messages)]
+    turns = [_inspect_turn(_resolved(turn, attached)) for turn in messages]
     return Rollout(turns, reward=value, outcome=value)
 
 
@@ -73,17 +73,13 @@ def _inspect_score(record: JsonObject) -> Any:
     scores = record.get("scores")
     if not is_object(scores):
         return None
-    ours = first_at(
-        record, "metadata.ruler.status", "scores.ruler.metadata.status"
-    )
-    if "ruler" in scores and ours is None:
+    ours = ("metadata.ruler.status", "scores.ruler.metadata.status")
+    if "ruler" in scores and first_at(record, *ours) is None:
         raise UnreadableError(
             "has a scorer `ruler` that ruler did not write; rename it"
         )
-    for name, score in scores.items():
-        if name != "ruler":
-            return score.get("value") if is_object(score) else score
-    return None
+    score = first(scores[name] for name in scores if name != "ruler")
+    return score.get("value") if is_object(score) else score
 
 
 def _said(message: JsonObject) -> list[Any]:
@@ -105,23 +101,19 @@ def _inspect_turn(message: Turn) -> Turn:
     """Return a message with its error as text, and the summary of a thought that is left out."""
     content = message.get("content")
     error = lookup(message, "error.message")
-    if (
-        message["role"] == "tool"
-        and is_text(error)
-        and error not in str(content)
-    ):
+    if is_text(error) and error not in str(content):
         before = f"{content}\n" if content else ""
         content = f"{before}error: {error}"
-    if not is_list(content):
-        return {**message, "content": content}
-    parts: Messages = []
-    for part in content:
-        if lookup(part, "type") == "reasoning" and part.get("redacted"):
-            summary = part.get("summary") or "(not shown)"
-            parts.append({"type": "reasoning", "reasoning": summary})
-        else:
-            parts.append(part)
-    return {**message, "content": parts}
+    if is_list(content):
+        content = [*map(_shown_thought, content)]
+    return {**message, "content": content}
+
+
+def _shown_thought(part: Any) -> Any:
+    if lookup(part, "type") == "reasoning" and part.get("redacted"):
+        summary = part.get("summary") or "(not shown)"
+        return {"type": "reasoning", "reasoning": summary}
+    return part
 
 
 def read_promptfoo(record: JsonObject) -> Rollout:
@@ -145,19 +137,15 @@ def read_promptfoo(record: JsonObject) -> Rollout:
 
 def _variables(record: JsonObject) -> Turn:
     """The variables of a test, without those that have another value in each run."""
-    stated = record.get("vars") or lookup(record, "testCase.vars")
-    variables = {}
-    for name, value in stated.items() if is_object(stated) else ():
-        if name[:1] != "_" and name != "sessionId":
-            variables[name] = value
-    return variables
+    stated = record.get("vars") or lookup(record, "testCase.vars") or {}
+    names = [name for name in stated if not re.match("_|sessionId$", name)]
+    return {name: stated[name] for name in names}
 
 
 def promptfoo_key(record: JsonObject) -> str | None:
     """Return a hash of a test's name and its variables, or its prompt if it has none."""
     task = _variables(record) or lookup(record, "prompt.raw")
-    name = lookup(record, "testCase.description")
-    return hashed_key("test", [task, name])
+    return hashed_key("test", [task, lookup(record, "testCase.description")])
 
 
 def promptfoo_outputs(record: JsonObject) -> Names:
@@ -167,34 +155,49 @@ def promptfoo_outputs(record: JsonObject) -> Names:
 
 def read_promptfoo_row(record: JsonObject) -> Rollouts:
     """Read a row of promptfoo's table: a test, the outputs of each prompt and provider, and beside each its status."""
-    names = [*record]
-    outputs = promptfoo_outputs(record)
-    test = {name: record[name] for name in names[: names.index(outputs[0])]}
+    columns = [*record]
+    first_output, *_ = promptfoo_outputs(record)
+    start = columns.index(first_output)
+    test = {name: record[name] for name in columns[:start]}
     rollouts = []
-    for i, name in enumerate(outputs):
+    for i, name in enumerate(promptfoo_outputs(record)):
         template = name.partition("] ")[2]
-        prompt = template
-        for variable, value in test.items():
-            mark = r"\{\{ *" + re.escape(variable) + r" *\}\}"
-            prompt = value.join(re.split(mark, prompt))
+        prompt = _VARIABLE.sub(
+            lambda mark: test.get(mark[1], mark[0]), template
+        )
         # a label stands for the prompt
         asked = test if prompt == template else prompt
         turns = [new_turn("user", asked), new_turn("assistant", record[name])]
-        status = record[names[names.index(name) + 1]]
+        at = columns.index(name)
+        status, score = [record[columns[at + beside]] for beside in (1, 2)]
         error = None
         if status not in ("PASS", "FAIL"):
             error = f"has no answer in `{name}`: its status is {status}"
         outcome = status == "PASS"
-        rollouts.append(Rollout(turns, (i,), error=error, outcome=outcome))
+        reward = json_value(score)
+        rollouts.append(
+            Rollout(turns, (i,), error=error, outcome=outcome, reward=reward)
+        )
     return rollouts
 
 
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
     for name in STEP_LISTS:
-        if turns := step_turns(items(record.get(name))):
+        value = record.get(name)
+        listed = _numbered(value) if is_object(value) else items(value)
+        if turns := step_turns(listed):
             return turns
     return []
+
+
+def _numbered(steps: JsonObject) -> list[Any]:
+    """Return the steps in an object whose keys end in their numbers, such as DSPy's `thought_0`."""
+    listed = defaultdict[str, Turn](dict)
+    for key, value in steps.items():
+        name, _, number = key.rpartition("_")
+        listed[number][name] = value
+    return [*listed.values()]
 
 
 def read_steps(record: JsonObject) -> Rollout:
@@ -204,14 +207,18 @@ def read_steps(record: JsonObject) -> Rollout:
         for content in objects(record.get("contents"))
     ]
     turns = chat_turns(contents, "contents") if contents else steps_of(record)
+    if is_object(record.get("trajectory")):
+        # what DSPy's agent says in the end
+        thought, text = each_at(record, "reasoning answer")
+        if is_text(thought) and is_text(text):
+            last = new_turn("assistant", text, reasoning_content=thought)
+            turns = [*turns, last]
     return read_conversation(record, with_task(record, turns))
 
 
 def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
     """Read the results of calls in a simulation of tau2-bench."""
-    turns = [
-        turn for message in rollout.messages for turn in _tau2_turns(message)
-    ]
+    turns = [*chain.from_iterable(map(_tau2_turns, rollout.messages))]
     return replace(rollout, messages=turns)
 
 
@@ -221,133 +228,13 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
     calls = objects(message.get("tool_calls"))
     # the results of calls that were made at once
     for result in objects(message.get("tool_messages")):
-        yield from _tau2_turns({"role": "tool", **result})
+        yield {**result, "role": "tool", "tool_call_id": result.get("id")}
     if role == "tool":
         message = {**message, "tool_call_id": message.get("id")}
     elif role == "user" and calls:
-        named = [
-            {**call, "name": f"{call.get('name')} (the user's)"}
-            for call in calls
-        ]
+        named = []
+        for call in calls:
+            named.append({**call, "name": f"{call.get('name')} (the user's)"})
         message = {**message, "tool_calls": named}
     if "tool_messages" not in message:
         yield message
-
-
-_BFCL = words(
-    "live_ exec_ executable_ multi_turn_ simple multiple parallel irrelevance relevance java rest sql chatable "
-    "web_search memory format_sensitivity"
-)
-"""Beginnings of the ids of BFCL's categories."""
-_RESULT = frozenset(words("inference_log input_token_count traceback"))
-"""Fields of its results, of which each has one."""
-
-
-def is_bfcl(record: JsonObject) -> bool:
-    """Return whether a record is a result of BFCL, or of its score files."""
-    if lookup(record, "prompt.question") is not None:
-        return True
-    has_result = not _RESULT.isdisjoint(record)
-    return has_result and record["id"].startswith(_BFCL)
-
-
-def read_bfcl(record: JsonObject) -> Rollout:
-    """Read a result of BFCL."""
-    if "traceback" in record:
-        raise UnreadableError(
-            "has an error in `result` and no answer (BFCL writes this with `traceback`)"
-        )
-    log = objects(record.get("inference_log"))
-    if any(_QUERY in part for part in log):
-        messages: Messages = []
-        for part in log:
-            messages += _logged(part)
-    else:
-        messages = _answered(record)
-    tools = record.get("function") or lookup(record, "prompt.function")
-    return Rollout(messages, tools=tools, outcome=record.get("valid"))
-
-
-def _logged(part: Turn) -> Iterator[Turn]:
-    """A part of a log: a query, then the messages of the model and the tools at each step."""
-    if asked := part.get(_QUERY):
-        yield from check_messages(asked, _QUERY)
-    entries = []
-    for name, step in part.items():
-        if name.startswith("step_"):
-            entries += objects(step)
-    for entry in entries:
-        role, content, thought = each_at(
-            entry, "role content reasoning_content"
-        )
-        if role == "assistant":
-            yield {**_model_turn(content), "reasoning_content": thought}
-        elif role == "tool":
-            yield new_turn(role, content)
-
-
-def _answered(record: JsonObject) -> Messages:
-    """The turns of a question, each before its answer; of several turns each answer is a list of steps."""
-    question = items(first_at(record, "question", "prompt.question"))
-    result = first_at(record, "result", "model_result_raw", "model_result")
-    if not question:
-        raise UnreadableError(_apart("id"))
-    answers = [[result]]
-    if len(question) > 1:
-        answers = items(result)
-    if len(answers) != len(question):
-        raise UnreadableError(
-            f"has {len(question)} turns in `question` and other answers in `result`"
-        )
-    messages: Messages = []
-    for turn, answer in zip(question, answers, strict=True):
-        messages += check_messages(turn, "question") if turn else ()
-        steps = answer if is_list(answer) else [answer]
-        messages += map(_model_turn, steps)
-    return messages
-
-
-_QUERY = "begin_of_turn_query"
-
-
-def _model_turn(answer: Any) -> Turn:
-    """The turn of a model that answered with a text, or with calls as `{name: arguments}`."""
-    calls = objects(answer)
-    if not calls or len(calls) != len(answer):
-        return new_turn("assistant", answer)
-    listed = []
-    for call in calls:
-        for name, arguments in call.items():
-            listed.append({"name": name, "arguments": arguments})
-    return new_turn("assistant", None, tool_calls=listed)
-
-
-def _apart(key: str) -> str:
-    """Return why a record without its question is not read."""
-    return f"has no question, which stands in another file; join the two by `{key}`"
-
-
-def read_mt_bench(record: JsonObject) -> Rollouts:
-    """Read the answers to the turns of a question; both are texts or objects with `content`."""
-    questions = record.get("turns")
-    if not is_list(questions):
-        raise UnreadableError(_apart("question_id"))
-
-    def read(answers: Any) -> Rollout:
-        count = len(items(answers))
-        if not 0 < count <= len(questions):
-            raise UnreadableError(
-                f"has {count} answers for {len(questions)} questions"
-            )
-        turns = []
-        for pair in zip(questions, answers, strict=False):
-            for role, turn in zip(("user", "assistant"), pair, strict=True):
-                text = turn.get("content") if is_object(turn) else turn
-                turns.append(new_turn(role, text))
-        return Rollout(turns)
-
-    rollouts = []
-    for number, choice in enumerate(list_field(record, "choices")):
-        path = ("choices", number)
-        rollouts.append(read_or_error(path, read, lookup(choice, "turns")))
-    return rollouts

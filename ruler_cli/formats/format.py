@@ -45,8 +45,9 @@ class Format(RecordPaths):
     `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
     `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
     `rank` wins: named shapes have a higher one than generic ones.
-    `compute_key` computes the group key if it is no field, and `key_description` names it for messages. `cause`
-    ends the error of a record without messages. `member` is the path of the rollout of which a record is a part.
+    `key_parts` are paths whose values together are the group key: a record may lack what ends with `?`, and an object
+    is hashed. `compute_key` computes a key that no path says; `key_description` names either for messages. `cause` ends
+    the error of a record without messages. `member` is the path of the rollout of which a record is a part.
     `simulated_user`: a model plays the user, so that rollouts of one task begin differently. `varied_prompts`: they
     do because prompts are what is compared. `finish` adds to a rollout that was read by its row what no path says.
     `first_wins`: answers at the first path are right, those at the others wrong.
@@ -68,6 +69,8 @@ class Format(RecordPaths):
     `extras`: `metrics` and `logs` stand beside the reward, as in ART's trajectories. `payload` names a member
     that holds the trajectory once more, as JSON text, and wins when the dump is read. `absent` is the value that
     a missing reward stands for.
+
+    `edit` gets an annotated record, and returns it as it is written.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Format(RecordPaths):
     shown: str = ""
     own_reward: bool = False
     compute_key: Code = None
+    key_parts: Names = ()
     key_description: str = ""
     rank: int = 1
     cause: str = ""
@@ -103,6 +107,7 @@ class Format(RecordPaths):
     extras: bool = False
     payload: str | None = None
     absent: bytes | None = None
+    edit: Callable[[JsonObject], Any] | None = None
 
     @property
     def group_in_record(self) -> bool:

@@ -14,7 +14,7 @@ WITH_CONTEXT = words("instruction query question user_input user_query")
 TASKS = (
     *PROMPTS,
     *words(
-        "task goal objective task_description task.instruction task.description"
+        "task goal objective task_description task.instruction task.description originalInput original_input"
     ),
 )
 """Paths of the task of a record with an agent's steps alone."""

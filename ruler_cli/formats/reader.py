@@ -64,6 +64,7 @@ from ruler_cli.messages.conversations import prompt_turns
 from ruler_cli.messages.endings import first_ending
 from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
+from ruler_cli.settings.extensions import extensions
 from ruler_cli.settings.fields import option_name, paths
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import nearest
@@ -544,6 +545,7 @@ def formats_of(
 ) -> list[Format]:
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
+        names = (*names, *extensions("ruler.formats"))
         suggestion = nearest(wanted, ("auto", *FAMILIES, *names))
         choices = f"give auto or one of {', '.join(FAMILIES)}"
         remedy = f"did you mean {suggestion}?" if suggestion else choices
@@ -558,6 +560,10 @@ def _choose(
 ) -> Format:
     wanted = str(settings.format)
     values = [record for _, record in records]
+    if wanted not in ("auto", *FAMILIES, *settings.rows):
+        point = extensions("ruler.formats").get(wanted)
+        if point:
+            return rows.extension_format(point, values)
     candidates = [
         rows.row_format(title, row, values)
         for title, row in settings.rows.items()
@@ -585,6 +591,12 @@ def _choose(
         )
     for form in votes:
         return form
+    if wanted == "auto":
+        # after ruler's own, which need not be looked for
+        for point in extensions("ruler.formats").values():
+            form = rows.extension_format(point, values)
+            if form.test and fits(form, values[0]):
+                return form
     if any("trajectories" in value for value in values):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
         for form in candidates:

@@ -55,6 +55,7 @@ from ruler_cli.messages.conversations import (
     named_turns,
     prompt_turns,
 )
+from ruler_cli.settings.extensions import load
 from ruler_cli.settings.fields import paths
 from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
@@ -290,6 +291,22 @@ def row_format(
         shown=", ".join(f"`{path}`" for path in listed_paths),
         as_json=all_conversations(pieces),
         listed=listed,
+    )
+
+
+def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
+    """Return the format of an entry point: an object with `read`, and with `group_by`, `fits` and `annotate` or not."""
+    extension = load(point)
+    read = getattr(extension, "read", extension)
+    form = program_format(read, records)
+    return replace(
+        form,
+        name=point.name,
+        family=point.name,
+        rank=1,
+        group_by=(getattr(extension, "group_by", ID_KEYS),),
+        test=getattr(extension, "fits", None),
+        edit=getattr(extension, "annotate", None),
     )
 
 

@@ -13,9 +13,17 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from ruler_cli.files.values import JsonObject, is_list
+from ruler_cli.files.values import (
+    EMPTY,
+    JsonObject,
+    is_list,
+    is_object,
+    lookup,
+)
 from ruler_cli.formats import rows
 from ruler_cli.formats.format import UNFIT, Code, Format, holds
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.paths import present
 from ruler_cli.types import Rollout
 
 
@@ -48,11 +56,24 @@ def rollouts_of(
 
 
 def key_of(form: Format, record: JsonObject) -> str | None:
-    """Return the group key that is computed from a record; None if it has none."""
-    if not form.compute_key:
+    """Return the group key that is made of parts, or computed; None if a record has none."""
+    if form.compute_key:
+        key: str | None = code(form.compute_key)(record)
+        return key
+    values = []
+    for names in form.key_parts:
+        path = present(record, names.rstrip("?"))
+        value = lookup(record, path)
+        optional = names.endswith("?")
+        if is_object(value):
+            value = None if optional else hashed_key("task", value)
+        if value not in EMPTY:
+            values.append(value)
+        elif not optional:
+            return None
+    if not values:
         return None
-    key: str | None = code(form.compute_key)(record)
-    return key
+    return key_text(values if len(values) > 1 else values[0])
 
 
 def fits(form: Format, record: JsonObject) -> bool:

@@ -23,7 +23,7 @@ from ruler_cli.messages.names import KIND_KEYS, OTHERS, TYPED, kind_of
 NAMES = words("name toolName tool_name tool function_name api_name function")
 IDS = words("tool_use_id tool_call_id toolCallId toolUseId call_id id")
 ARGUMENTS = words(
-    "arguments input args parameters tool_input params inputParameters tool_kwargs"
+    "arguments input args parameters tool_input params inputParameters tool_kwargs tool_args"
 )
 HOLDERS = words("request toolCall tool_call function")
 RESULTS = words(

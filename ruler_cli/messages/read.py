@@ -214,13 +214,17 @@ class _MessageReader:
             text, named = self._other_text(message, alone=not beside)
             fields = [field for field in fields if field.name not in named]
         name = message.get("name") or ""
+        call_id = message.get("tool_call_id") or message.get("call_id")
         if is_result:
+            if call_id:  # its call has the arguments
+                fields = [
+                    field for field in fields if field.name not in ARGUMENTS
+                ]
             for result in results:
                 fields += result.fields
             name = _as_text(name or message.get("function") or "")
         elif role in AGENT_ROLES and text:
             text = markdown_pieces(text)
-        call_id = message.get("tool_call_id") or message.get("call_id")
         return Message(
             role,
             text,
@@ -272,8 +276,9 @@ class _MessageReader:
             # an object around a text
             inner = first(filter(is_text, map(content.get, _WRAPPERS)))
             content = content if inner is None else inner
-        if is_object(content) and medium_of(content):
-            content = [content]
+        if is_object(content):
+            is_part = content.get("type") == "text" or medium_of(content)
+            content = [content] if is_part else content
         if not is_list(content):
             return _Content(self._text(content))
         texts: list[Text] = []
@@ -374,6 +379,11 @@ class _MessageReader:
         """Read a result among the parts of a message; it may repeat the arguments of its call."""
         if block.get("status") == "error":
             block = {"is_error": True, **block}
+        if block.get("outcome") == "success":  # pydantic-ai says it of most
+            block = {**block, "outcome": None}
+        origin = block.get("origin")
+        if is_object(origin):  # Haystack's call
+            block = {**origin, **block, "origin": None}
         content = first_at(block, *RETURNED)
         call_id = _identity(first_stated(block, IDS))
         name = _as_text(first_stated(block, NAMES) or "")

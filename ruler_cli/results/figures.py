@@ -13,22 +13,19 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import pairwise
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
-from ruler_cli.formats.input import open_input
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
+from ruler_cli.results.source import ScoredSource
 from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.statistics import PositionBias, quantile
-from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, iso, printable, rubric_text, shorten
 
 ReportFigures = Json
@@ -96,21 +93,12 @@ _POWERS = [0.0, *(2.0**n for n in range(64))]
 class ScoredFile:
     """A scored file; its `figures` and their counts are complete once all groups were read."""
 
-    def __init__(
-        self,
-        settings: InputSettings,
-        stack: ExitStack,
-        on_problem: OnProblem,
-    ) -> None:
-        """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
-        self._labels = settings.outcome
-        self.source = settings.source
-        self.name = Location(settings.source).shown
-        self.input = open_input(
-            settings,
-            stack,
-            on_problem,
-        )
+    def __init__(self, opened: ScoredSource) -> None:
+        """UsageError if it holds no records."""
+        self.input = opened
+        self.source = opened.settings.source
+        self.name = Location(self.source).shown
+        self._labels = opened.settings.outcome
         if self.input.reader is None:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")

@@ -10,34 +10,41 @@ from contextlib import ExitStack
 from functools import partial
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files.containers import Container
+from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.input import Input, open_input, refuse_other_groups
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
+from ruler_cli.results.source import ScoredSource
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Line, Path, Problem
+
+OpenContainer = Callable[[Container], None]
+Open = Callable[
+    [InputSettings, ExitStack, OnProblem, OpenContainer], ScoredSource
+]
+"""Opens INPUT until a stack ends; functions get each record that cannot be read, and the container."""
 
 
 def select(
     source: InputSettings,
     output: str,
+    open_source: Open,
     choice: Choice,
     pairs: PairMaker | None = None,
     *,
     force: bool = False,
-    on_open: Callable[[Input], None],
     on_problem: Callable[[Problem], None],
     on_group: Callable[[], object] = lambda: None,
 ) -> Selector:
     """Write the groups and rollouts of a choice, or the `pairs` that are made of them.
 
-    UsageError if no group of INPUT has the figure of a condition. `on_open` is called once with INPUT,
-    `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
-    at a time. `force`: an OUTPUT that ruler did not write is replaced. After an error OUTPUT
-    is as it was, and nothing else is left.
+    UsageError if no group of INPUT has the figure of a condition. `on_problem` is called with each line of INPUT
+    that cannot be read, `on_group` after each group. Groups are read one at a time. `force`: an OUTPUT that ruler
+    did not write is replaced. After an error OUTPUT is as it was, and nothing else is left.
 
     The selector is returned, with its counts.
     """
@@ -49,25 +56,19 @@ def select(
         counts["unreadable"] += 1
         on_problem(problem)
 
+    def write_as(container: Container) -> None:
+        if pairs:
+            out.write_new()
+        else:
+            out.write_as(container, scored=False)
+
     refuse_in_place = partial(_refuse_in_place, scored, output)
     refuse_clashes(source.source, output)
     if pairs:
         refuse_in_place("lose its rollouts")
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, Output(output, keep=False, force=force) as out:
-        if pairs:
-            out.write_new()
-            opened = open_input(source, inputs, unreadable)
-        else:
-            write_as = partial(out.write_as, scored=False)
-            opened = open_input(
-                source,
-                inputs,
-                unreadable,
-                write_as,
-            )
-        on_open(opened)
-        refuse_other_groups(opened, output, force=force or scored.same(output))
+        opened = open_source(source, inputs, unreadable, write_as)
         if counts["unreadable"]:
             refuse_in_place("lose what cannot be read")
         if opened.reader is not None:

@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from ruler_cli.errors import CapReached, RulerError, UsageError
-from ruler_cli.formats.input import open_input, refuse_other_groups
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
@@ -35,6 +34,7 @@ from ruler_cli.runs.file import (
     resolve_judges,
     score,
 )
+from ruler_cli.runs.input import open_input, refuse_other_groups
 from ruler_cli.runs.places import may_replace
 from ruler_cli.settings.models import (
     JudgeSettings,

@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 from ruler_cli.files.index import place
 from ruler_cli.files.values import words
-from ruler_cli.formats.input import Input
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, stated_limit
 from ruler_cli.ledger.reply_cache import ReplyCache
@@ -36,6 +35,7 @@ from ruler_cli.prompting.prompt import (
     why_unseen,
 )
 from ruler_cli.prompting.questions import requests_about
+from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import FIRST_PASSES, AskSettings
 from ruler_cli.tokens import ESTIMATED_ANSWERS
@@ -456,6 +456,6 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:
         weights[first] += 1
         sampled += held
         whole += length
-    for group in source.picked(weights):
+    for group in source.again(weights):
         first = place(group.records[0])
         yield group, weights[first], whole / sampled

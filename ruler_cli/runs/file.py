@@ -27,12 +27,6 @@ from ruler_cli.files.output import (
 )
 from ruler_cli.files.splice import span_at
 from ruler_cli.files.values import parts
-from ruler_cli.formats.input import (
-    Input,
-    open_input,
-    refuse_other_groups,
-    shown_key,
-)
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import (
@@ -47,6 +41,12 @@ from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
+from ruler_cli.runs.input import (
+    Input,
+    open_input,
+    refuse_other_groups,
+    shown_key,
+)
 from ruler_cli.runs.places import failed_path, may_replace, refuse_settings
 from ruler_cli.runs.session import (
     Scored,
@@ -233,7 +233,7 @@ class FileSource:
         self._reader = source.reader
         if groups is None:
             groups = held_groups(session.settings, source, session.observer)
-        self._pull = (threaded if source.waits else inline)(groups)
+        self._pull = (threaded if source.streamed else inline)(groups)
 
     async def next(self) -> Group | None:
         """Return the next group; None after the last, or where INPUT cannot be read on."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli.errors import UsageError
+from ruler_cli.settings.extensions import judge_function
 from ruler_cli.settings.fields import SettingError, texts
 from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings
 from ruler_cli.settings.options import (
@@ -121,6 +122,8 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
             params = params | table_params
     same = _same_provider(model, options)
     values |= _way_to_judge(table, options, same=same)
+    if "/" not in model and not values["api_base"] and model != "offline":
+        values["function"] = judge_function(model)
     return JudgeSettings(**values | {"model": model, "params": params})
 
 

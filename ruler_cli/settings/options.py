@@ -31,6 +31,9 @@ TABLES = (
     "prompt",
     "agree",
     "report",
+    "compare",
+    "trend",
+    "label",
     "select",
     "ledger.path",
     "ledger.stats",
@@ -131,14 +134,11 @@ class CommandSettings(Section):
         Limit,
         Option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
     ] = None
-    label: Annotated[
-        int | None,
+    pairs: Annotated[
+        int,
         Within(1, 10_000),
-        PerRun(
-            "Draw N pairs of rollouts, for a page on which people compare them without knowing their scores.",
-            "N",
-        ),
-    ] = None
+        PerRun("Number of pairs to draw.", "N"),
+    ] = 50
     where: Annotated[
         Paths,
         PerRun(

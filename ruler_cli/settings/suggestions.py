@@ -25,9 +25,7 @@ input i in input_file input_path file data dataset: INPUT is the first argument:
 resume continue restart: run the same command again, it resumes
 overwrite replace: use --force
 json format_json as_json: `ruler report SCORED --json` prints the figures of a scored file
-compare diff: `ruler report A B` compares two scored files
-trend: `ruler report STEP STEP STEP` shows the files of a training
-label: `ruler report SCORED --label N -o PAGE` makes a page for labels
+diff: `ruler compare A B` compares two scored files
 html page: `ruler report SCORED -o PAGE.html` writes a page
 key api_key token openai_api_key: a key never stands on a command line: name its variable with --api-key-env VAR
 base_url api_url url endpoint host server base: use --api-base URL
@@ -65,6 +63,7 @@ OLD = {
     "quiet": "use --progress none, or -q",
     "no_cache": "use --ledger none",
     "dry_run": "use `ruler check INPUT`, which takes the same options",
+    "label": "use `ruler label SCORED --pairs N -o PAGE`",
     "labels_file": "use --people FILE",
     "fallback": "use --escalate NAME, which scores what the first judge refuses",
 }

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ruler_cli.errors import RulerError
-from ruler_cli.formats.input import open_input
 from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import AskSettings, InputSettings
 from tests.conftest import ROOT, SHARED
 

@@ -22,7 +22,7 @@ PAGES = ("#overview", "#groups", "#group=task-2", "#group=task-2&view=one")
 def pages(folder: Path, first: Path, second: Path) -> Path:
     """The page of two files."""
     ruler(
-        "report",
+        "compare",
         first,
         second,
         "-o",
@@ -70,8 +70,8 @@ def compared(files: tuple[Path, Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def measured(files: tuple[Path, Path]) -> dict[str, Any]:
-    """The figures of `ruler report A B --json`."""
-    done = ruler("report", *files, "--json", folder=files[1].parent)
+    """The figures of `ruler compare A B --json`."""
+    done = ruler("compare", *files, "--json", folder=files[1].parent)
     return dict(orjson.loads(done.stdout))
 
 

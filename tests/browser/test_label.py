@@ -24,7 +24,7 @@ PAIRS = 8
 def page(scored: Path) -> Path:
     """A page of eight comparisons of rollouts with several turns."""
     made = scored.with_name("label.html")
-    args = ("report", scored, "--label", str(PAIRS), "-o", made)
+    args = ("label", scored, "--pairs", str(PAIRS), "-o", made)
     ruler(*args, folder=scored.parent)
     return made
 
@@ -343,7 +343,7 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         ]
         rollout["tools"] = [{"type": "function", "function": {"name": "look"}}]
     scored = write(tmp_path / "s.jsonl", [record])
-    view = begin(show(report_of(scored, tmp_path, "--label", "3")))
+    view = begin(show(report_of(scored, tmp_path, "--pairs", "3")))
     assert (
         view.find("section[aria-label=Task]").inner_text().count("Book a seat.")
         == 1
@@ -377,7 +377,7 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
             )
     path = tmp_path / "s.jsonl"
     path.write_text("".join(json.dumps(item) + "\n" for item in records))
-    report = report_of(path, tmp_path, "--label", "500")
+    report = report_of(path, tmp_path, "--pairs", "500")
     view = begin(show(report), RUNNING[0][:100])
     seen = 0
     while view.find(".l-bar").count():

@@ -72,7 +72,7 @@ def training(
 
 def page_of(folder: Path, files: list[Path]) -> Path:
     """The page of a trend."""
-    ruler("report", *files, "-o", folder / "trend.html", folder=folder)
+    ruler("trend", *files, "-o", folder / "trend.html", folder=folder)
     return folder / "trend.html"
 
 
@@ -91,7 +91,7 @@ def trend(files: list[Path]) -> Path:
 @pytest.fixture(scope="session")
 def measured(files: list[Path]) -> dict[str, Any]:
     """The trend as JSON."""
-    done = ruler("report", *files, "--json", folder=files[0].parent)
+    done = ruler("trend", *files, "--json", folder=files[0].parent)
     return dict(json.loads(done.stdout))
 
 

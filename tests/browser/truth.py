@@ -13,6 +13,7 @@ from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, Run
 from ruler_cli.results.record import GroupRecord
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 
 
@@ -31,7 +32,9 @@ class Truth:
         best = Best[int](10_000)
         result = cls([], [], [], [])
         with ExitStack() as stack:
-            run = Run(ScoredFile(InputSettings(str(scored)), stack, _none))
+            run = Run(
+                ScoredFile(open_input(InputSettings(str(scored)), stack, _none))
+            )
             for shown in run.groups(lambda *kept: kept):
                 group, marked = shown.kept
                 result.groups.append(marked)

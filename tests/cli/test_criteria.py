@@ -81,7 +81,7 @@ def test_junk_scores(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         write(tmp_path / name, groups)
     commands = (
         ["report", "a.jsonl"],
-        ["report", *names],
+        ["trend", *names],
         ["agree", "a.jsonl", "--json"],
         ["select", "a.jsonl", "-", "--where", "criteria.alpha=0.5.."],
     )

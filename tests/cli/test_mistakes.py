@@ -47,8 +47,8 @@ TYPER = {
     f"{S} --json": "no such option: --json; `ruler report SCORED --json` prints ",
     f"{S} --num-workers 4": "no such option: --num-workers; use --concurrency N\n",
     f"{S} --tempo": "no such option: --tempo; `ruler score --help` lists what it takes",
-    "compare a b": "no such command: compare; `ruler report A B` compares",
-    "trend a b c": "no such command: trend; `ruler report STEP STEP STEP` shows",
+    "report a b": "b: more files than one; use `ruler compare A B` for two",
+    "report a --label 5": "no such option: --label; use `ruler label SCORED --pairs N -o PAGE`",
     "batch list": "no such command: list; `ruler batch status` lists batches\n",
 }
 """Mistakes that typer reports."""

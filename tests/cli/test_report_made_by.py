@@ -120,10 +120,10 @@ def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
         for name in ("rubric", "parameters", "served as", "ruler")
         if f"\n{name}  " in page
     ]
-    two = ruler("report", "a.jsonl", "b.jsonl").stdout
+    two = ruler("compare", "a.jsonl", "b.jsonl").stdout
     assert "differ in" not in two
     differs = json.loads(
-        ruler("report", "a.jsonl", "b.jsonl", "--json").stdout
+        ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout
     )["differs"]
     assert differs == {
         "judge": False, "served": None, "rubric": None, "parameters": None, "version": None, "passes": False,
@@ -134,7 +134,7 @@ def test_two_files_alike(ruler: Ruler, score: Score) -> None:
     """Two files that were made alike open without a sentence on differences."""
     score("a")
     score("b")
-    assert "differ in" not in ruler("report", "a.jsonl", "b.jsonl").stdout
+    assert "differ in" not in ruler("compare", "a.jsonl", "b.jsonl").stdout
 
 
 def test_two_files_that_differ(
@@ -143,7 +143,7 @@ def test_two_files_that_differ(
     """Two files open with the ways in which they were made differently, with both texts."""
     score("a", "--rubric", STRICT, "-p", "temperature=0.2")
     score("b", "--passes", "2")
-    run = ("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
+    run = ("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
     page = ruler(*run, COLUMNS="200").stdout
     assert (
         page.splitlines()[0] == "A and B differ in rubric, parameters, passes"
@@ -172,7 +172,7 @@ def test_another_judge(ruler: Ruler, score: Score, server: JudgeServer) -> None:
     score("a", "-p", "seed=7")
     other = [{**GROUPS[0], "rubric": "Only colour counts."}, *GROUPS[1:]]
     score("b", "-p", "seed=7", judge="openai/slow", groups=other)
-    page = ruler("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite").stdout
+    page = ruler("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite").stdout
     assert page.replace("\n", " ").startswith(
         "A and B differ in judge, served model, rubric "
     )
@@ -208,9 +208,12 @@ def test_hostile_records(ruler: Ruler, score: Score, tmp_path: Path) -> None:
         }
         record["ruler"]["served"] = [HOSTILE, 7, None, ""]
     write(tmp_path / "b.jsonl", records)
-    for files in (("b.jsonl",), ("a.jsonl", "b.jsonl")):
+    for words in (
+        ("report", "b.jsonl"),
+        ("compare", "a.jsonl", "b.jsonl"),
+    ):
         for more in ((), ("--json",), ("-o", "b.html")):
-            done = ruler("report", *files, *more)
+            done = ruler(*words, *more)
             assert (done.returncode, "Traceback" in done.stderr) == (0, False)
             assert not {"\x1b", "\u202e"} & {*done.stdout}
             assert len(done.stdout) < 100_000

@@ -13,10 +13,10 @@ import orjson
 
 from benchmarks import projection
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.input import open_input
 from ruler_cli.formats.keys import ID_KEYS
 from ruler_cli.formats.table import FORMATS
 from ruler_cli.results.conditions import NAMES
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace
@@ -182,7 +182,7 @@ def check_report(report: Report) -> None:
 
 
 def check_comparison(report: Report) -> None:
-    """Check that docs/json.md lists every name in the output of `ruler report A B --json`."""
+    """Check that docs/json.md lists every name in the output of `ruler compare A B --json`."""
     rows = _rows("docs/json.md", "JSON of two files")
     documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
@@ -198,7 +198,7 @@ def check_comparison(report: Report) -> None:
             run([*command, "--progress", "none"], folder, environment)
         files = [
             "ruler",
-            "report",
+            "compare",
             "simulated.jsonl",
             "offline.jsonl",
             "--json",
@@ -211,18 +211,18 @@ def check_comparison(report: Report) -> None:
     live = page.keys() | set(_keys_of(page))
     for name in sorted(live - documented - _EVERYWHERE - {"figures"}):
         report.wrong.append(
-            f"docs/json.md: `{name}` of `ruler report A B --json` is not in its table"
+            f"docs/json.md: `{name}` of `ruler compare A B --json` is not in its table"
         )
     fields = {span for row in rows for span in code(row[1])}
     for name in sorted(fields - live):
         report.wrong.append(
-            f"docs/json.md: `{name}` is not in `ruler report A B --json`"
+            f"docs/json.md: `{name}` is not in `ruler compare A B --json`"
         )
     report.done.append(f"{len(live)} fields of report A B --json")
 
 
 def check_trend(report: Report) -> None:
-    """Check that docs/json.md lists every name in the output of `ruler report A B C --json`, and no other."""
+    """Check that docs/json.md lists every name in the output of `ruler trend A B C --json`, and no other."""
     rows = _rows("docs/json.md", "JSON of a trend")
     documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
@@ -230,17 +230,17 @@ def check_trend(report: Report) -> None:
         judges = ["-m", "simulated", "-m", "offline", "--progress", "none"]
         for name in ("1.jsonl", "2.jsonl", "3.jsonl"):
             run([*command, name, *judges], folder, environment)
-        files = ["ruler", "report", "1.jsonl", "2.jsonl", "3.jsonl", "--json"]
+        files = ["ruler", "trend", "1.jsonl", "2.jsonl", "3.jsonl", "--json"]
         page = orjson.loads(run(files, folder, environment).stdout)
     live = set(_keys_of(page))
     for name in sorted(live - documented - _EVERYWHERE):
         report.wrong.append(
-            f"docs/json.md: `{name}` of `ruler report A B C --json` is not in its table"
+            f"docs/json.md: `{name}` of `ruler trend A B C --json` is not in its table"
         )
     fields = {span for row in rows for span in code(row[1])}
     for name in sorted(fields - live):
         report.wrong.append(
-            f"docs/json.md: `{name}` is not in `ruler report A B C --json`"
+            f"docs/json.md: `{name}` is not in `ruler trend A B C --json`"
         )
     report.done.append(f"{len(live)} fields of report A B C --json")
 

@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.index import OutputOrder
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.input import (
+from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
+from ruler_cli.formats.reader import Reader
+from ruler_cli.runs.input import (
     OnRecord,
     Survey,
     streamed,
-    survey,
 )
-from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
-from ruler_cli.formats.reader import Reader
 from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Line, Problem, Rollout
 from tests.values import reader, talk
@@ -59,7 +58,7 @@ def counted(
     settings = InputSettings(grouping=grouping)
     result = Survey(reader, settings, on_record=on_record)
     with closing(result.index):
-        survey(lines, result, lambda problem: None)
+        assert [*result.own(lines, lambda problem: None)]
         yield result
 
 
@@ -138,13 +137,6 @@ def test_group_lines() -> None:
             assert len(list(result.index.groups())) == len(lines)
         assert (result.layout, result.groups) == ("one per line", len(lines))
         assert result.warnings() == [message]
-    again: tuple[Grouping, ...] = ("consecutive", "scattered")
-    for grouping in again:
-        with (
-            pytest.raises(UsageError, match="already is a group"),
-            counted(group_lines(("a", 1)), WHOLE, grouping),
-        ):
-            pass
 
 
 def test_warnings() -> None:

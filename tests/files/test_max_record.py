@@ -20,7 +20,7 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.error_map import zstd
-from ruler_cli.formats.input import open_input
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 from tests.conftest import ROOT, Ruler, group

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.formats.input import Input, open_input
 from ruler_cli.runs.file import score
+from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import (
     InputSettings,
     JudgeSettings,

@@ -150,7 +150,8 @@ def pair(r: Record) -> Read:
 
 def promptfoo_table(r: Record) -> Read:
     """promptfoo 0.121, buildCsvHeaders: an output in each column that begins with its provider."""
-    return [(None, None) for name in r if name.startswith("[")]
+    scores = [r[name] for name in r if name.startswith("Score")]
+    return [(None, float(score)) for score in scores]
 
 
 def sides(r: Record) -> Read:
@@ -213,15 +214,6 @@ def eval_protocol(r: Record) -> Read:
     ]
 
 
-def roll_agentic(r: Record) -> Read:
-    """ROLL's agentic pipeline: the list `scores`, or else each reward in `trajectory_data`."""
-    own = [
-        json.loads(text)["reward_info"]["episode_reward"]
-        for text in r["trajectory_data"]
-    ]
-    return [(None, reward) for reward in r.get("scores", own)]
-
-
 def tau2(r: Record) -> Read:
     """tau2, data_model/simulation.py: `reward_info.reward`."""
     return [(r["task_id"], r["reward_info"]["reward"])]
@@ -251,11 +243,6 @@ def ultrafeedback(r: Record) -> Read:
     return [(None, c["overall_score"]) for c in r["completions"]]
 
 
-def mt_bench(r: Record) -> Read:
-    """FastChat, llm_judge/common.py `load_model_answers`: the choices of a question, without a reward."""
-    return [(r["question_id"], choice.get("reward")) for choice in r["choices"]]
-
-
 def langfuse(r: Record) -> Read:
     """Langfuse, dataset-run-items: the metadata of a trace names its item."""
     return [(r["metadata"]["dataset_item_id"], r.get("reward"))]
@@ -278,15 +265,17 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "tau_bench": field("reward", "task_id"),
     "adk_sessions": added(),
     "atif": atif,
+    "agno": added(),
     "api_logs": added(),
     "api_logs_samples": batch_samples,
     "areal": field("reward", "task_id"),
     "atropos": atropos,
+    "camel": added(),
     "claude_code": added(),
     "codex": added(),
     "autogen": added("task_id"),
-    "bfcl": added("id"),
     "code_completions": added("task_id"),
+    "continue": added(),
     "copilot_cli": added(),
     "cursor": added(),
     "eval_protocol": eval_protocol,
@@ -299,15 +288,16 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "live_code_bench": unrewarded("question_id", "output_list"),
     "langfuse": langfuse,
     "langsmith": added("reference_example_id"),
+    "llm": added(),
     "lm_eval": lm_eval,
     "mini_swe_agent": added("instance_id"),
     "miles": field("reward", "group_index"),
     "ms_swift": steps_added,
-    "mt_bench": mt_bench,
     "ms_swift_ray": added(),
     "nemo_gym": field("reward", "_ng_task_index"),
     "nemo_rl": nemo_rl,
     "nemo_rl_validation": nemo_rl,
+    "openai_agents": added(),
     "opencode": added(),
     "openhands": added("instance_id"),
     "pi": added(),
@@ -326,7 +316,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "rewardbench2": unrewarded("id", "chosen", "rejected"),
     "rllm": rllm,
     "roll": columns("scores", "id"),
-    "roll_agentic": roll_agentic,
     "sharegpt": added(),
     "skyrl": skyrl,
     "slime": field("reward", "group_index"),

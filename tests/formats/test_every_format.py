@@ -210,7 +210,7 @@ def _read_back(name: str, tmp_path: Path) -> None:
         assert [key for key, _ in was] == [key for key, _ in now]
         assert all(0 <= annotation["score"] <= 1 for annotation in annotations)
         rewards = [float(reward) for _, reward in now if reward is not None]
-        assert not rewards or rewards == [
+        assert not (rewards and layout.reward) or rewards == [
             annotation["score"] for annotation in annotations
         ]
         for path in changed(old, new):
@@ -400,7 +400,7 @@ EXPECTED = {
     "verifiers_results": ("verifiers results", [3, 3], 0),
     "verifiers_results_0_1_8": ("verifiers results", [2, 2], 0),
     "verifiers_results_independent": ("verifiers results", [2, 2], 1),
-    "verifiers_v0_2_bare_traces": ("verifiers traces", [2, 2], 0),
+    "verifiers_v0_2_bare_traces": ("verifiers traces of 0.2", [2, 2], 0),
     "verifiers_v1_traces": ("verifiers episodes", [3, 3], 1),
     "verl_2025_no_gts": ("verl", [2, 2], 0),
     "verl_legacy_balanced": ("verl", [3, 3], 0),

@@ -11,6 +11,7 @@ import pytest
 from ruler_cli.results.choice import Choice
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.results.select import select
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.conftest import read
 from tests.frameworks.tiny_model import tiny_model, tiny_tokenizer
@@ -71,9 +72,9 @@ def pairs(tmp_path: Path, name: str, *, calls: bool) -> Path:
     select(
         InputSettings(str(source)),
         str(tmp_path / name),
+        open_input,
         Choice(),
         maker,
-        on_open=lambda _: None,
         on_problem=lambda _: None,
     )
     assert maker.pairs == len(groups)

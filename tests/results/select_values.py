@@ -18,6 +18,7 @@ from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.record import GroupRecord
 from ruler_cli.results.select import select
 from ruler_cli.runs.file import score
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import (
     InputSettings,
     JudgeSettings,
@@ -114,8 +115,8 @@ def selected(
     chosen = select(
         InputSettings(str(source), **more),
         str(output),
+        open_input,
         Choice([*map(parse_condition, where)], keep),
-        on_open=lambda _: None,
         on_problem=problems.append,
     )
     assert not problems
@@ -136,9 +137,11 @@ def read_groups(path: Path) -> list[tuple[Group, GroupRecord]]:
     """Read the groups of a scored file, with their annotations."""
     with ExitStack() as stack:
         file = ScoredFile(
-            InputSettings(str(path)),
-            stack,
-            lambda problem: pytest.fail(problem.reason),
+            open_input(
+                InputSettings(str(path)),
+                stack,
+                lambda problem: pytest.fail(problem.reason),
+            )
         )
         return [(group, scored) for _, group, scored in file.groups()]
 

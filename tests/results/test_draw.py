@@ -15,6 +15,7 @@ import pytest
 from ruler_cli.results.draw import DrawnPair, PairDraw
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.record import GroupRecord
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
 from tests.results.report.written import group, rollout, written
@@ -26,7 +27,7 @@ def read(path: Path, *lines: dict[str, Any]) -> Groups:
     """The groups of a file of these lines."""
     settings = InputSettings(str(written(path, *lines)))
     with ExitStack() as stack:
-        file = ScoredFile(settings, stack, lambda problem: None)
+        file = ScoredFile(open_input(settings, stack, lambda problem: None))
         return [(g, s) for _, g, s in file.groups()]
 
 

@@ -12,6 +12,7 @@ from ruler_cli.results.record_fields import (
     MOST_VALUES,
     RecordFields,
 )
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.results.report.written import group, report, rollout, written
 
@@ -22,7 +23,7 @@ def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
     """The values of the fields of a file, and those of each group."""
     with ExitStack() as stack:
         file = ScoredFile(
-            InputSettings(str(source)), stack, lambda problem: None
+            open_input(InputSettings(str(source)), stack, lambda problem: None)
         )
         fields = RecordFields(file.annotations)
         rows = [dict(fields.add(entry)) for _, entry, _ in file.groups()]

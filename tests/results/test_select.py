@@ -18,6 +18,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.results.choice import Choice, Keep, widest
 from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.select import select
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
@@ -275,8 +276,9 @@ def test_interrupted(name: str, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         select(
-            InputSettings(str(source)), str(tmp_path / name), Choice([parse_condition("scored")]),
-            on_open=lambda _: None, on_problem=lambda _: None, on_group=stop,
+            InputSettings(str(source)), str(tmp_path / name), open_input,
+            Choice([parse_condition("scored")]),
+            on_problem=lambda _: None, on_group=stop,
         )  # fmt: skip
     assert (tmp_path / name).read_text() == ""
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", name}

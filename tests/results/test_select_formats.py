@@ -36,7 +36,6 @@ WHOLE_ONLY = (
     "promptfoo_table",
     "rewardbench2",
     "roll",
-    "roll_agentic",
     "ultrafeedback",
 )
 """Files whose records stay or go as a whole: their answers stand in several lists, or are compared."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ruler_cli.results.choice import Choice
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.results.select import select
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.results.select_values import dump, grouped, trajectory
 
@@ -35,9 +36,9 @@ def made(
     select(
         InputSettings(str(source)),
         str(folder / "pairs.jsonl"),
+        open_input,
         Choice(),
         maker,
-        on_open=lambda _: None,
         on_problem=lambda problem: pytest.fail(problem.reason),
     )
     # as loaders split lines, and not as Python splits text

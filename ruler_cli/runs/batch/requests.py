@@ -15,7 +15,6 @@ from typing import Literal
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import KeyTable
-from ruler_cli.formats.input import open_input
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import (
     EMBEDDED,
@@ -40,6 +39,7 @@ from ruler_cli.runs.file import (
     nothing_to_compare,
     refuse_reading,
 )
+from ruler_cli.runs.input import open_input
 from ruler_cli.runs.session import Scored, ScoringSession, run
 from ruler_cli.settings.models import (
     CombineSettings,

@@ -14,6 +14,7 @@ from hypothesis import given
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.report.page import as_json, packed
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.results.report.written import unpacked
 from tests.values import texts
@@ -36,9 +37,11 @@ def text_of(where: Path, *turns: Any, **mine: Any) -> GroupText:
     )
     with ExitStack() as stack:
         scored = ScoredFile(
-            InputSettings(str(where)),
-            stack,
-            lambda problem: pytest.fail(problem.reason),
+            open_input(
+                InputSettings(str(where)),
+                stack,
+                lambda problem: pytest.fail(problem.reason),
+            )
         )
         ((_, group, scored_group),) = scored.groups(lambda key: True)
         return GroupText.of(group, scored_group)

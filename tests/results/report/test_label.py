@@ -15,6 +15,7 @@ from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.report import label as label_module
 from ruler_cli.results.report.label import LABEL_SCRIPTS, LabelCounts, LabelPage
 from ruler_cli.results.report.page import web_files
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from tests.results.report.test_page import HOSTILE, MARKER
 from tests.results.report.written import (
@@ -37,7 +38,7 @@ def label(
         draw = PairDraw(most, seed)
         page = LabelPage(stack, str(target), str(source), draw)
         file = ScoredFile(
-            InputSettings(str(source)), stack, lambda problem: None
+            open_input(InputSettings(str(source)), stack, lambda problem: None)
         )
         for _, row, scored in file.groups():
             page.add(row, scored)

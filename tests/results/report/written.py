@@ -32,6 +32,7 @@ from ruler_cli.results.report.page import (
     LeftOut,
     ReportPage,
 )
+from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem
 
@@ -211,7 +212,7 @@ def report(
         stack.enter_context(at_time())
         page = ReportPage(stack, str(target), [str(source)], most)
         settings = InputSettings(str(source), **where)
-        run = Run(ScoredFile(settings, stack, problems.append))
+        run = Run(ScoredFile(open_input(settings, stack, problems.append)))
         for row in run.groups(page.keep):
             page.add(row)
         left_out = write_page(page, run)
@@ -232,7 +233,9 @@ def comparison(
         stack.enter_context(at_time())
         page = ReportPage(stack, str(target), sources, most)
         files = [
-            ScoredFile(InputSettings(source), stack, lambda problem: None)
+            ScoredFile(
+                open_input(InputSettings(source), stack, lambda problem: None)
+            )
             for source in sources
         ]
         compared = Comparison(files, left.append)

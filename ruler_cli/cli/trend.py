@@ -1,4 +1,4 @@
-"""`ruler report A B C…`: the scored files of the steps of a training, read one after another, and what drifts."""
+"""`ruler trend STEP…`: the scored files of the steps of a training, read one after another, and what drifts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from ruler_cli.cli.command import running
+from ruler_cli.cli.options import (
+    RECORD_OPTIONS,
+    RECORD_SETTINGS,
+    ScoredSteps,
+    takes,
+)
 from ruler_cli.cli.progress import group_counter
+from ruler_cli.cli.report import shown
 from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.cli.scored_files import FileProblems, print_written, warn
 from ruler_cli.cli.sentences import Fact, judges
@@ -33,6 +43,7 @@ from ruler_cli.scoring.drift import LEAST
 from ruler_cli.settings.options import Options
 from ruler_cli.types import shorten
 
+LEAST_STEPS = 3
 _NAME = 26
 """Characters of the name of a judge in a sentence."""
 _COLUMN = 9
@@ -82,12 +93,45 @@ _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
 """The place and the form of each quantity of a step, by its head in the table."""
 
 
-def report_trend(
+@takes(
+    "page",
+    "force",
+    "as_json",
+    "labels",
+    *RECORD_OPTIONS,
+    settings=RECORD_SETTINGS,
+)
+def command(
+    ctx: typer.Context,
+    sources: ScoredSteps,
+) -> int:
+    """Show the scored files of a training, step by step, and what drifts over them.
+
+    \b
+    Example:
+      ruler trend step-*.jsonl
+      ruler trend step-*.jsonl -o trend.html
+
+    Exit codes: 0 done; 1 some lines could not be read, or a step has no scores; 2 bad usage, unreadable
+    input, or no annotations of ruler.
+    """
+    with running(ctx, *sources) as options:
+        return shown(_show_trend, options, sources)
+
+
+def _show_trend(
     options: Options,
     sources: Sequence[str],
     stack: ExitStack,
 ) -> FileProblems:
-    """Show the trend of three files or more on stdout, or write it to a page; return what is left out."""
+    """Show the trend on stdout, or write it to a page; return what is left out."""
+    if len(sources) < LEAST_STEPS:
+        raise UsageError(
+            "a trend needs three files or more",
+            "use `ruler compare A B` for two, `ruler report SCORED` for one",
+        )
+    if options.page is not None and options.as_json:
+        raise UsageError("-o writes a page; leave --json out")
     for source in sources:
         place = Location(source)
         if place.local and not place.many and not Path(source).exists():

@@ -1,4 +1,4 @@
-"""`ruler report A B C…`: the steps of a training on the terminal, as JSON and as a page."""
+"""`ruler trend STEP…`: the steps of a training on the terminal, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def steps(folder: Path, number: int, onset: int = 0, **own: Any) -> list[str]:
 def test_drift(ruler: Ruler, tmp_path: Path) -> None:
     """The page has the step at which a drift is beyond chance, what moved, and a line and a row for each step."""
     names = steps(tmp_path, 20, onset=10)
-    done = ruler("report", *names)
+    done = ruler("trend", *names)
     assert (done.returncode, done.stderr) == (0, "")
     text = " ".join(done.stdout.split())
     assert "20 files, steps 10 to 200, by the number in their names" in text
@@ -55,7 +55,7 @@ def test_drift(ruler: Ruler, tmp_path: Path) -> None:
     assert "length within chance false alarms" in text
     assert "in at most 5% of trainings in which nothing drifts, if" in text
     assert "up to 30% were measured where it does" in text
-    found = json.loads(ruler("report", *names, "--json").stdout)
+    found = json.loads(ruler("trend", *names, "--json").stdout)
     (drift,) = found["drift"]
     assert drift["kind"] == "label"
     assert 110 <= drift["step"] <= 180
@@ -73,7 +73,7 @@ def test_drift(ruler: Ruler, tmp_path: Path) -> None:
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
     """The object has each step by its number, whatever the order of the files, with the figures of its file."""
     names = steps(tmp_path, 6)
-    found = json.loads(ruler("report", *names[::-1], "--json").stdout)
+    found = json.loads(ruler("trend", *names[::-1], "--json").stdout)
     assert [one["step"] for one in found["steps"]] == [10, 20, 30, 40, 50, 60]
     assert [one["source"] for one in found["steps"]] == names
     assert (found["version"], found["step_from"], found["drift"]) == (
@@ -96,7 +96,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
     """Of fewer than nine steps nothing is told, and never that there is no drift."""
-    done = ruler("report", *steps(tmp_path, 8, onset=2))
+    done = ruler("trend", *steps(tmp_path, 8, onset=2))
     assert done.returncode == 0
     assert (
         "Nothing can be told yet of 8 steps: 9 with scores are needed"
@@ -105,7 +105,7 @@ def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
     assert "length            9 steps with scores are needed" in done.stdout
     assert "no rewards" not in done.stdout
     assert "No drift" not in done.stdout
-    assert "No drift" in ruler("report", *steps(tmp_path, 9)).stdout
+    assert "No drift" in ruler("trend", *steps(tmp_path, 9)).stdout
 
 
 def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         lines.insert(0, scored(f"{i}-lost", None, None))
         write(tmp_path / f"{i}.jsonl", lines)
     text = " ".join(
-        ruler("report", *(f"{i}.jsonl" for i in range(10))).stdout.split()
+        ruler("trend", *(f"{i}.jsonl" for i in range(10))).stdout.split()
     )
     assert (
         "needed, judged alike, with rewards, a second judge or answers" in text
@@ -140,7 +140,7 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / names[2], [raw, {**raw, "group_id": "b"}])
     (tmp_path / names[3]).write_text("")
     (tmp_path / names[4]).write_text("{broken\n")
-    done = ruler("report", *names, "--json")
+    done = ruler("trend", *names, "--json")
     assert done.returncode == 1
     assert (
         "step-20.jsonl: no rollout has a score; failed groups: 3 reply\n"
@@ -165,7 +165,7 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
     assert [one["score"] is None for one in found] == [
         bool(one) for one in reasons
     ]
-    text = " ".join(ruler("report", *names).stdout.split())
+    text = " ".join(ruler("trend", *names).stdout.split())
     assert "no scores step 20 (step-20.jsonl): no rollout has a score" in text
 
 
@@ -174,7 +174,7 @@ def test_unreadable_line(ruler: Ruler, tmp_path: Path) -> None:
     names = steps(tmp_path, 5)
     path = tmp_path / names[3]
     path.write_text(path.read_text() + "{broken\n")
-    done = ruler("report", *names, "--json")
+    done = ruler("trend", *names, "--json")
     assert done.returncode == 1
     assert "step-40.jsonl: line 9 " in done.stderr
     found = json.loads(done.stdout)
@@ -188,11 +188,11 @@ def test_same_files(ruler: Ruler, tmp_path: Path) -> None:
     lines[0]["trajectories"].reverse()
     write(tmp_path / names[11], lines[::-1])
     (tmp_path / names[1]).write_bytes((tmp_path / names[0]).read_bytes())
-    done = ruler("report", *names)
+    done = ruler("trend", *names)
     assert done.returncode == 0
     text = " ".join(done.stdout.split())
     assert "in 12 steps same files step 20 (step-20.jsonl): holds " in text
-    found = json.loads(ruler("report", *names, "--json").stdout)
+    found = json.loads(ruler("trend", *names, "--json").stdout)
     same = [one["same_as"] for one in found["steps"]]
     assert same == [None, 10, *[None] * 9, 110]
     assert found["steps"][1]["score"] == found["steps"][0]["score"]
@@ -200,7 +200,7 @@ def test_same_files(ruler: Ruler, tmp_path: Path) -> None:
     # other scores of the same rollouts are other content
     lines[0]["trajectories"][0]["ruler"]["score"] += 0.1
     write(tmp_path / names[11], lines)
-    found = json.loads(ruler("report", *names, "--json").stdout)
+    found = json.loads(ruler("trend", *names, "--json").stdout)
     assert found["steps"][11]["same_as"] is None
 
 
@@ -238,14 +238,14 @@ def test_change_of_the_judge(
                 for one in line["trajectories"]:
                     one["ruler"]["score"] += 0.15
             write(path, lines)
-        found = json.loads(ruler("report", *names, "--json").stdout)
+        found = json.loads(ruler("trend", *names, "--json").stdout)
         assert found["drift"] == [], share
         first = next(one for one in found["steps"] if one["differs"])
         groups = share(first["step"] - 1)
         assert share(first["step"] - 2) == 0 < groups
         part = f" in {groups} of 24 groups" if groups < 24 else ""
         assert first["differs"] == what + part
-    text = " ".join(ruler("report", *names).stdout.split())
+    text = " ".join(ruler("trend", *names).stdout.split())
     assert (
         f"judge changes step 8 (step-8.jsonl): not the same {what} in 3" in text
     )
@@ -278,10 +278,10 @@ def test_rubrics_of_tasks(ruler: Ruler, tmp_path: Path) -> None:
             )
         write(path, lines)
     names = sorted(path.name for path in tmp_path.glob("*"))
-    text = ruler("report", *names).stdout
+    text = ruler("trend", *names).stdout
     assert "judge changes" not in text
     assert "Nothing can be told yet of 5 steps" in text
-    found = json.loads(ruler("report", *names, "--json").stdout)
+    found = json.loads(ruler("trend", *names, "--json").stdout)
     assert [one["differs"] for one in found["steps"]] == [""] * 5
 
 
@@ -314,12 +314,12 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
             lines.append(one)
         write(tmp_path / f"{i}.jsonl", lines)
     names = [f"{i}.jsonl" for i in range(20)]
-    done = ruler("report", *names)
+    done = ruler("trend", *names)
     assert RAW.findall(done.stdout) == []
     text = " ".join(done.stdout.split())
     assert "held-out judge the mean of train rose from 0." in text
     assert "the mean of held\\x1b[31m " in text
-    found = json.loads(ruler("report", *names, "--json").stdout)
+    found = json.loads(ruler("trend", *names, "--json").stdout)
     assert [one["kind"] for one in found["drift"]] == ["held_out"]
     assert [one["name"] for one in found["steps"][0]["criteria"]] == [
         "safe\u202e"
@@ -328,7 +328,7 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
     assert [one["name"] for one in judges] == ["train", "held\x1b[31m"]
     assert found["tests"][0]["kind"] == "held_out"
     assert None not in found["tests"][0]["values"]
-    backwards = json.loads(ruler("report", *reversed(names), "--json").stdout)
+    backwards = json.loads(ruler("trend", *reversed(names), "--json").stdout)
     assert backwards["drift"] == found["drift"]
 
 
@@ -343,7 +343,7 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
                 trajectory["metadata"] = {"passed": passed, "word": "a"}
         write(tmp_path / f"{i}.jsonl", lines)
     names = [f"{i}.jsonl" for i in range(3)]
-    done = ruler("report", *names, "--labels", "metadata.passed", "--json")
+    done = ruler("trend", *names, "--labels", "metadata.passed", "--json")
     found = json.loads(done.stdout)
     assert found["labels"] == "metadata.passed"
     assert [one["label"]["mean"] for one in found["steps"]] == [0.5] * 3
@@ -352,7 +352,7 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
         ("metadata.none", "none of the first records has it"),
         ("metadata.word", "no rollout with a score has a usable label there"),
     ):
-        done = ruler("report", *names, "--labels", path)
+        done = ruler("trend", *names, "--labels", path)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"--labels {path}: {problem}" in done.stderr
 
@@ -362,7 +362,7 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     names = steps(tmp_path, 3)
     text = (tmp_path / names[1]).read_text()
     found = json.loads(
-        ruler("report", names[0], "-", names[2], "--json", stdin=text).stdout
+        ruler("trend", names[0], "-", names[2], "--json", stdin=text).stdout
     )
     assert [one["source"] for one in found["steps"]] == [
         names[0],
@@ -377,10 +377,9 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     ("args", "message"),
     [
         ("a.jsonl b.jsonl none.jsonl", "none.jsonl: no such file"),
-        ("a.jsonl b.jsonl c.jsonl --group x", "--group and --label take one scored file"),
-        ("a.jsonl b.jsonl c.jsonl -o x.html --max-groups 3", "--max-groups is for the page of one file or of two"),
+        ("a.jsonl b.jsonl", "a trend needs three files or more; use `ruler compare A B`"),
         ("a.jsonl b.jsonl c.jsonl -o b.jsonl", "b.jsonl: a report is a local file"),
-        ("a.jsonl b.jsonl c.jsonl -o x.html --json", "-o writes a page; leave --json and"),
+        ("a.jsonl b.jsonl c.jsonl -o x.html --json", "-o writes a page; leave --json out"),
         ("raw.jsonl lost.jsonl empty.jsonl", "empty.jsonl: holds no records"),
         ("raw.jsonl lost.jsonl other.jsonl", "no file has a score; see why with `ruler report raw.jsonl`"),
     ],
@@ -400,7 +399,7 @@ def test_mistakes(
     write(tmp_path / "lost.jsonl", [scored("lost", None, None)])
     write(tmp_path / "other.jsonl", [scored("other", None, None)])
     before = sorted(tmp_path.iterdir())
-    done = ruler("report", *args.split())
+    done = ruler("trend", *args.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert sorted(tmp_path.iterdir()) == before
@@ -419,11 +418,11 @@ def test_hostile(ruler: Ruler, tmp_path: Path) -> None:
             continue
         names.append(path.name)
     assert len(names) > 10
-    done = ruler("report", *names, COLUMNS="60")
+    done = ruler("trend", *names, COLUMNS="60")
     assert done.returncode in (0, 1), done.stderr
     assert RAW.findall(done.stdout) == []
     assert widest(done.stdout) <= 60
-    done = ruler("report", *names, "--json")
+    done = ruler("trend", *names, "--json")
     assert RAW.findall(done.stdout) == []
     assert len(json.loads(done.stdout)["steps"]) == len(names)
 
@@ -431,7 +430,7 @@ def test_hostile(ruler: Ruler, tmp_path: Path) -> None:
 def test_page(ruler: Ruler, tmp_path: Path) -> None:
     """-o writes one file, says so on stderr, and prints nothing; no text of the input stands in it as it is."""
     names = steps(tmp_path, 5)
-    done = ruler("report", *names, "-o", "trend.html")
+    done = ruler("trend", *names, "-o", "trend.html")
     assert (done.returncode, done.stdout) == (0, "")
     assert "ruler: 5 steps, " in done.stderr
     page = (tmp_path / "trend.html").read_text()
@@ -439,7 +438,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert "step-10.jsonl to step-50.jsonl · ruler report" in page
     assert "default-src 'none'" in page
     assert "Nothing can be told yet of 5 steps" in page
-    piped = ruler("report", *names, "-o", "-")
+    piped = ruler("trend", *names, "-o", "-")
     assert piped.stdout.startswith("<!doctype html>")
 
 
@@ -447,9 +446,7 @@ def test_same_page_again(ruler: Ruler, tmp_path: Path) -> None:
     """The same files at the same time give the same page."""
     names = steps(tmp_path, 5)
     pages = [
-        ruler(
-            "report", *names, "-o", "-", SOURCE_DATE_EPOCH="1795269600"
-        ).stdout
+        ruler("trend", *names, "-o", "-", SOURCE_DATE_EPOCH="1795269600").stdout
         for _ in range(2)
     ]
     assert pages[0] == pages[1]

@@ -1,4 +1,4 @@
-"""`ruler report A B`: both judges side by side, on the terminal and as JSON."""
+"""`ruler compare A B`: both judges side by side, on the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def two_judges(folder: Path) -> None:
 def test_page(ruler: Ruler, tmp_path: Path) -> None:
     """The page has both judges' figures, their agreement, and the groups on which they differ most."""
     two_judges(tmp_path)
-    done = ruler("report", "a.jsonl", "b.jsonl")
+    done = ruler("compare", "a.jsonl", "b.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     same_screen("report_two", done.stdout)
 
@@ -58,7 +58,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` prints the same as one object with stable keys."""
     two_judges(tmp_path)
-    result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    result = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     assert list(result) == [
         "version", "files", "paired", "one_scored", "groups", "rollouts", "means", "spreads", "tied",
         "distance", "order", "cells", "correlation", "pairwise_accuracy", "difference", "differs", "differ",
@@ -133,7 +133,7 @@ def test_accuracies_as_json(ruler: Ruler, tmp_path: Path) -> None:
             for i in range(12)
         ]
         write(tmp_path / f"{name}.jsonl", groups)
-    found = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    found = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     for name, accuracy in zip("ab", found["pairwise_accuracy"], strict=True):
         done = ruler("agree", f"{name}.jsonl", "--json")
         (alone,) = json.loads(done.stdout)["scorers"]
@@ -143,7 +143,7 @@ def test_accuracies_as_json(ruler: Ruler, tmp_path: Path) -> None:
     assert (
         found["difference"]["low"] < 1 - 2 / 12 <= found["difference"]["high"]
     )
-    same = json.loads(ruler("report", "a.jsonl", "a.jsonl", "--json").stdout)
+    same = json.loads(ruler("compare", "a.jsonl", "a.jsonl", "--json").stdout)
     assert not same["difference"]["told_apart"]
 
 
@@ -161,7 +161,7 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
                 trajectory["reward"] = 0.0
     write(tmp_path / "a.jsonl", a)
     same_screen(
-        "report_two_moved", ruler("report", "a.jsonl", "b.jsonl").stdout
+        "report_two_moved", ruler("compare", "a.jsonl", "b.jsonl").stdout
     )
 
 
@@ -183,7 +183,7 @@ def test_rewards(
             for i in range(100 if max(right) > 30 else 30)
         ]
         write(tmp_path / f"{name}.jsonl", groups)
-    shown = ruler("report", "a.jsonl", "b.jsonl", COLUMNS="120").stdout
+    shown = ruler("compare", "a.jsonl", "b.jsonl", COLUMNS="120").stdout
     (line,) = (
         line for line in shown.splitlines() if line.startswith("pairwise ")
     )
@@ -198,7 +198,7 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     groups = [scored(f"g{i}", 0.3, 0.7) for i in range(12)]
     write(tmp_path / "a.jsonl", [*groups, scored("other", 0.1, 0.2)])
     write(tmp_path / "b.jsonl", [*groups[:3], scored("other", 0.1, 0.2, 0.3)])
-    done = ruler("report", "a.jsonl", "b.jsonl")
+    done = ruler("compare", "a.jsonl", "b.jsonl")
     assert done.returncode == 1
     first, *others = done.stderr.splitlines()
     assert first == "ruler: group 'g4' left out: only in the first file"
@@ -208,7 +208,7 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
         "not compared  1 group with different rollouts, 9 groups only in A\n"
         in done.stdout
     )
-    result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    result = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     assert (result["problems"], len(result["first_problems"])) == (10, 10)
 
 
@@ -233,11 +233,11 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "turned.jsonl",
         [{**r, "trajectories": r["trajectories"][::-1]} for r in b],
     )
-    want = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    want = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     lines = (tmp_path / "a.jsonl").read_text()
     for name in ("rows.jsonl", "turned.jsonl"):
         got = json.loads(
-            ruler("report", "-", name, "--json", stdin=lines).stdout
+            ruler("compare", "-", name, "--json", stdin=lines).stdout
         )
         for field in ("paired", "rollouts", "order", "cells"):
             assert got[field] == want[field], field
@@ -262,7 +262,7 @@ def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
     ]
     write(tmp_path / "a.jsonl", a)
     write(tmp_path / "b.jsonl", b)
-    output = ruler("report", "a.jsonl", "b.jsonl").stdout
+    output = ruler("compare", "a.jsonl", "b.jsonl").stdout
     assert "compared: 1 group, 1 rollout scored by both" in output
     line = " ".join(
         output[output.index("\nnot compared") :].split("\n\n")[0].split()
@@ -279,7 +279,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     other[3], other[4] = other[4], other[3]
     write(tmp_path / "a.jsonl", [scored("g", *one)])
     write(tmp_path / "b.jsonl", [scored("g", *other)])
-    output = " ".join(ruler("report", "a.jsonl", "b.jsonl").stdout.split())
+    output = " ".join(ruler("compare", "a.jsonl", "b.jsonl").stdout.split())
     assert (
         "527 of 528 pairs in order, 1 reversed, 0 tied (99.8%; chance: 50%)"
         in output
@@ -290,7 +290,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ("- -", "only one of SCORED and SCORED2 can be stdin"),
+        ("- -", "only one of SCORED and OTHER can be stdin"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),
         ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group in common; group 'level' left out: "
@@ -298,7 +298,8 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl lost.jsonl", "a.jsonl and lost.jsonl: no rollout has a score in both files; see why with "
          "`ruler report lost.jsonl`"),
         ("a.jsonl half.jsonl", "a.jsonl and half.jsonl: no rollout has a score in both files"),
-        ("a.jsonl b.jsonl --group turned", "--group and --label take one scored file"),
+        ("a.jsonl b.jsonl -o x.html --json", "-o writes a page; leave --json out"),
+        ("a.jsonl b.jsonl --max-groups 3", "--max-groups is for a page"),
         ("a.jsonl none.jsonl", "none.jsonl: no such file"),
         ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: a report is a local file; end its name in .html"),
         ("a.jsonl alien.jsonl -o x.html", "a.jsonl and alien.jsonl: no group in common"),
@@ -330,7 +331,7 @@ def test_mistakes(
         tmp_path / "half.jsonl",
         [scored("lost", 0.1, 0.2), scored("g0", None, None)],
     )
-    done = ruler("report", *args.split())
+    done = ruler("compare", *args.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ruler: {sentence}")
     assert done.stderr.count("\n") == 1
@@ -342,11 +343,11 @@ def test_hostile(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     """With any key, judge, reason or explanation nothing raw is shown, and no line is too wide."""
     write(tmp_path / "a.jsonl", hostile())
     write(tmp_path / "b.jsonl", [_swapped(group) for group in hostile()])
-    done = ruler("report", "a.jsonl", "b.jsonl", COLUMNS=str(columns))
+    done = ruler("compare", "a.jsonl", "b.jsonl", COLUMNS=str(columns))
     assert done.returncode == 0, done.stderr
     assert RAW.findall(done.stdout) == []
     assert widest(done.stdout) <= columns
-    done = ruler("report", "a.jsonl", "b.jsonl", "--json")
+    done = ruler("compare", "a.jsonl", "b.jsonl", "--json")
     assert RAW.findall(done.stdout) == []
     assert json.loads(done.stdout)["paired"]["groups"] == len(hostile())
 
@@ -364,10 +365,10 @@ def test_terminal(tmp_path: Path) -> None:
     """A terminal gets colours, and its width."""
     two_judges(tmp_path)
     code, output = on_terminal(
-        tmp_path, "report", "a.jsonl", "b.jsonl", columns=100
+        tmp_path, "compare", "a.jsonl", "b.jsonl", columns=100
     )
     assert (code, "\x1b[33m" in output) == (0, True)
     code, output = on_terminal(
-        tmp_path, "report", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1"
+        tmp_path, "compare", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1"
     )
     assert (code, 80 < widest(output) <= 100) == (0, True)

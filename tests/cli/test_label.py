@@ -1,11 +1,9 @@
-"""`ruler report --label`: the page on which people compare rollouts."""
+"""`ruler label`: the page on which people compare rollouts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.cli.scored import hostile, scored
 from tests.conftest import Ruler, write
@@ -20,7 +18,7 @@ def groups(number: int = 8) -> list[dict[str, Any]]:
 def test_page(ruler: Ruler, tmp_path: Path) -> None:
     """The command says how many pairs of how many are in the page, how they were drawn, and what comes next."""
     write(tmp_path / "s.jsonl", groups())
-    done = ruler("report", "s.jsonl", "--label", "9", "-o", "label.html")
+    done = ruler("label", "s.jsonl", "--pairs", "9", "-o", "label.html")
     assert (done.returncode, done.stdout) == (0, "")
     written, ways, after = done.stderr.splitlines()
     assert written.startswith("ruler: 9 of 24 pairs to compare, 0.")
@@ -33,7 +31,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
 def test_all(ruler: Ruler, tmp_path: Path) -> None:
     """If more pairs are asked for than there are, all are in the page, and it says so."""
     write(tmp_path / "s.jsonl", groups(2))
-    done = ruler("report", "s.jsonl", "--label", "50", "-o", "label.html")
+    done = ruler("label", "s.jsonl", "--pairs", "50", "-o", "label.html")
     assert done.returncode == 0
     assert "6 of 6 pairs to compare" in done.stderr
     assert "there are only 6 pairs: all are in the page" in done.stderr
@@ -43,52 +41,28 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     """The scored file may come from stdin, and the page go to stdout."""
     path = write(tmp_path / "s.jsonl", groups())
     done = ruler(
-        "report", "-", "--label", "9", "-o", "-", stdin=path.read_text()
+        "label", "-", "--pairs", "9", "-o", "-", stdin=path.read_text()
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("<!doctype html>")
     assert "written to stdout" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        ((), "--label makes a page; add -o label.html"),
-        (
-            ("-o", "l.html", "--json"),
-            "-o writes a page; leave --json and --group out",
-        ),
-        (
-            ("-o", "l.html", "--group", "g"),
-            "-o writes a page; leave --json and --group out",
-        ),
-        (
-            ("t.jsonl", "-o", "l.html"),
-            "--group and --label take one scored file",
-        ),
-        (
-            ("-o", "l.html", "--max-groups", "3"),
-            "--max-groups is for the page of one file or of two",
-        ),
-    ],
-)
-def test_mistakes(
-    args: tuple[str, ...], sentence: str, ruler: Ruler, tmp_path: Path
-) -> None:
-    """Options that do not go with --label are refused before anything is read."""
-    done = ruler("report", "nowhere.jsonl", *args, "--label", "5")
+def test_no_page(ruler: Ruler) -> None:
+    """The page needs a name, which is asked for before anything is read."""
+    done = ruler("label", "nowhere.jsonl")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"ruler: {sentence}"), done.stderr
+    assert done.stderr == "ruler: the page has no name; use -o label.html\n"
 
 
 def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
     """No pair at all, and a number that no page has are refused with the way out."""
     for number in ("0", "10001"):
-        done = ruler("report", "s.jsonl", "-o", "l.html", "--label", number)
+        done = ruler("label", "s.jsonl", "-o", "l.html", "--pairs", number)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"ruler: --label: {number!r} is not 1")
+        assert done.stderr.startswith(f"ruler: --pairs: {number!r} is not 1")
     write(tmp_path / "s.jsonl", [scored("a", 0.5), scored("b", None, None)])
-    done = ruler("report", "s.jsonl", "--label", "5", "-o", "l.html")
+    done = ruler("label", "s.jsonl", "--pairs", "5", "-o", "l.html")
     assert done.returncode == 2
     assert (
         "no group has two rollouts that differ and have a score" in done.stderr
@@ -99,6 +73,6 @@ def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
 def test_hostile(ruler: Ruler, tmp_path: Path) -> None:
     """Any text may stand in any place of the scored file: a page is made, and nothing raw reaches the terminal."""
     write(tmp_path / "s.jsonl", hostile())
-    done = ruler("report", "s.jsonl", "--label", "500", "-o", "l.html")
+    done = ruler("label", "s.jsonl", "--pairs", "500", "-o", "l.html")
     assert done.returncode == 0, done.stderr
     assert RAW.findall(done.stderr) == []

@@ -1,9 +1,10 @@
 """INPUT → groups, ready to be pulled: found, surveyed if they may lie apart, or streamed.
 
 A file is surveyed first: each line is read, its group key noted, and nothing is judged before the whole input is known
-to be readable. The notes stand in a temporary file, so memory does not grow with the dump. A large file whose every
-line is a group is only looked at: its lines are counted, each ends as an object does, and is parsed when it is its
-turn. A pipe is read once: its groups must be adjacent.
+to be readable. The notes stand in a temporary file, so memory does not grow with the dump; so do the lines, unless they
+can be read in INPUT by their offsets. A large file whose every line is a group is only looked at: its lines are
+counted, each ends as an object does, and is parsed when it is its turn. A pipe is read once:
+its groups must be adjacent.
 """
 
 from __future__ import annotations
@@ -32,13 +33,11 @@ from ruler_cli.files.grouping import (
     first_groups,
     grouped,
     records,
-    surveyed,
     unchanged,
 )
 from ruler_cli.files.index import (
     Index,
     OutputOrder,
-    place,
     short_hash,
 )
 from ruler_cli.files.location import Location
@@ -138,6 +137,19 @@ class Survey:
         if limit is not None and self.alone:
             return first_groups(read, limit)
         return read
+
+    def own(
+        self, lines: Iterable[Line], on_problem: OnProblem
+    ) -> Iterator[Line]:
+        """Count all records of a file; yield the lines that have some of the run's own groups."""
+        last = 0
+        for record in self.read(lines, on_problem):
+            line = record.line
+            # a columnar line is several records
+            if self.add(record) and line.number > last:
+                last = line.number
+                yield line
+        self.finish()
 
     def _noted(self, lines: Iterable[Line]) -> Iterator[Line]:
         for line in lines:
@@ -333,12 +345,6 @@ class Input:
         )
         return not scattered and self.draw is None
 
-    @property
-    def waits(self) -> bool:
-        """Return whether to read it may take long, because of a pipe or a network."""
-        remote = Location(self.settings.source).remote
-        return self.streamed or (remote and self.in_order)
-
     def order(self) -> OutputOrder:
         """Return what brings bodies that are done out of order into that of INPUT."""
         assert self.survey is not None  # noqa: S101 - without records nothing is done
@@ -361,25 +367,37 @@ class Input:
             on_problem(problem)
 
         self.notes += container.check_files(partial(_is_of, reader), report)
+        self.fd = container.fd
+        copy = None
+        if self.fd is None:
+            copy = self.stack.enter_context(Scratch())
         read = self.new_survey(reader, on_record)
-        survey(self._lines(), read, report)
+        self._survey(read, copy, report)
         if not self.settings.group_by and not read.whole:
             within = labelled(reader, container.tasks(), read.index)
             if within is not None:
                 # a second look, since other records belong together now
                 on_again()
                 read = self.new_survey(within, on_record)
-                survey(self._lines(), read, _ignore)
+                self._survey(read, copy, _ignore)
         if read.records == 0:
             problem = f"none of its {container.unit}s can be read"
             why = ""
             if first_problem:
                 why = f"{first_problem[0].where} {first_problem[0].reason}"
             raise UsageError(problem, why, place=container.name)
-        self.fd = container.fd
-        if not self.in_order and self.fd is None:
-            self.fd = self._copied(read)
+        if copy is not None:
+            self.fd = copy.fileno()
         self.groups = self.again()
+
+    def _survey(
+        self, read: Survey, copy: Scratch | None, on_problem: OnProblem
+    ) -> None:
+        """Count all records of a file; the lines of the run's own groups go to the copy."""
+        for line in read.own(self._lines(), on_problem):
+            if copy is not None:
+                copy.skip(line.offset)
+                copy.write(line.raw)
 
     def new_survey(
         self, reader: Reader, on_record: OnRecord = _ignore
@@ -394,13 +412,10 @@ class Input:
     def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
         """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
 
-        Return False if one of them is not an object at a glance, or if --grouping asks for more than lines: then the
-        file is to be surveyed.
+        Return False if one of them is not an object at a glance: then the file is to be surveyed.
         """
         container = self.container
         if container.fd is None or reader.format.shape != "group":
-            return False
-        if self.settings.grouping not in ("auto", "line"):
             return False
         hashes = array("I")
         end = (0, 0)
@@ -444,17 +459,6 @@ class Input:
                 yield replace(line, offset=offset)
                 offset += len(line.raw)
 
-    def _copied(self, read: Survey) -> int:
-        """Copy the lines of the run's own groups to a file, and return its descriptor."""
-        scratch = self.stack.enter_context(Scratch())
-        with unchanged(self.container.name):
-            for line in surveyed(
-                self._lines(), read.end, read.where, read.index
-            ):
-                scratch.skip(line.offset)
-                scratch.write(line.raw)
-        return scratch.fileno()
-
     def warnings(self, *, alone: bool = False) -> Sequence[str]:
         """Return warnings on what is read and how it is grouped; see `late`.
 
@@ -489,37 +493,24 @@ class Input:
             for sentence in self.warnings(alone=alone):
                 observer.warn(sentence)
 
-    def picked(self, firsts: Collection[int] | None = None) -> Iterator[Group]:
-        """Yield some groups, each given by the number of its first record; by default all, by the places of records."""
-        read = self.survey
-        if self.fd is None or read is None:
-            for group in self.groups:
-                if firsts is None or place(group.records[0]) in firsts:
-                    yield group
-            return
-        line = self.container.line
-        for first_at, rows in read.index.places(firsts):
-            with unchanged(self.container.name):
-                group = fetched(self.fd, read.reader.read, first_at, rows, line)
-            yield group
-
-    def again(self) -> Iterator[Group]:
+    def again(self, firsts: Collection[int] | None = None) -> Iterator[Group]:
         """Yield the groups from the first on once more; none of a stream.
 
-        They are fetched from a file by their places, or come as their records lie in INPUT.
+        `firsts`: only those that begin with these records.
         """
         read = self.survey
         if read is None or self.streamed:
             return
-        if not self.in_order and self.fd is not None:
-            yield from self.picked()
-            return
-        lines = self._looked_at()
-        if self.hashes is None:
-            lines = surveyed(self._lines(), read.end, read.where, read.index)
-        with unchanged(self.container.name):
-            once_more = records(lines, read.reader.read, _ignore)
-            yield from grouped(once_more, alone=read.alone)
+        name = self.container.name
+        with unchanged(name):
+            if self.fd is None:
+                lines = records(self._looked_at(), read.reader.read, _ignore)
+                yield from grouped(lines, alone=True)
+                return
+            apart = read.layout == "scattered"
+            places = read.index.places(firsts, apart=apart)
+            line = self.container.line
+            yield from fetched(self.fd, read.reader.read, places, line)
 
     def found(self) -> str:
         """Describe the input in one line."""
@@ -661,6 +652,13 @@ def _reader_of(
 
         values = [value for _, value in records]
         refuse_tasks(name, values, *settings.messages)
+    grouping = settings.grouping
+    whole = reader.format.shape != "trajectory"
+    if whole and grouping in ("consecutive", "scattered"):
+        raise UsageError(
+            "every record of this file already is a group",
+            place=f"--grouping {grouping}",
+        )
     if settings.shard is not None and reader.format.shape == "columns":
         raise UsageError(
             f"a record of {name} holds several groups",
@@ -668,26 +666,6 @@ def _reader_of(
             place="--shard",
         )
     return reader
-
-
-def survey(
-    lines: Iterable[Line],
-    read: Survey,
-    on_problem: OnProblem,
-) -> None:
-    """Count all records of a file.
-
-    Input behind the first groups that `limit` asks for is not read if none of them can go on there.
-    """
-    grouping = read.settings.grouping
-    if read.whole and grouping in ("consecutive", "scattered"):
-        raise UsageError(
-            "every record of this file already is a group",
-            place=f"--grouping {grouping}",
-        )
-    for record in read.read(lines, on_problem):
-        read.add(record)
-    read.finish()
 
 
 def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:

@@ -1,0 +1,51 @@
+"""`ruler compare A B`: two scored files of the same input side by side."""
+
+from __future__ import annotations
+
+import typer
+
+from ruler_cli.cli.command import running
+from ruler_cli.cli.options import (
+    RECORD_OPTIONS,
+    RECORD_SETTINGS,
+    OtherScored,
+    Scored,
+    takes,
+)
+from ruler_cli.cli.report import show_figures, shown, write_page
+from ruler_cli.errors import UsageError
+
+
+@takes(
+    "page",
+    "force",
+    "as_json",
+    "max_groups",
+    "ledger",
+    "labels",
+    *RECORD_OPTIONS,
+    settings=RECORD_SETTINGS,
+)
+def command(
+    ctx: typer.Context,
+    source: Scored,
+    second: OtherScored,
+) -> int:
+    """Compare two scored files of the same input, and show the groups that they disagree on most.
+
+    \b
+    Example:
+      ruler compare scored.jsonl other.jsonl
+      ruler compare scored.jsonl other.jsonl -o compare.html
+
+    Exit codes: 0 done; 1 some lines could not be read, or some groups are in one file only; 2 bad usage,
+    unreadable input, no annotations of ruler, or nothing in common.
+    """
+    with running(ctx, source, second) as options:
+        page = options.page is not None
+        if page and options.as_json:
+            raise UsageError("-o writes a page; leave --json out")
+        if options.max_groups is not None and not page:
+            raise UsageError("--max-groups is for a page; add -o FILE.html")
+        show = write_page if page else show_figures
+        return shown(show, options, [source, second])
