@@ -196,13 +196,12 @@ def _mend(turns: Any) -> None:
     called = []
     for turn in objects(turns):
         for part in objects(turn.get("parts")):
-            kind = part.get("type")
-            if kind == "reasoning":
+            if part.get("type") == "reasoning":
                 part["content"] = decoded(part.get("content"))
-            elif kind == "tool_call":
-                called.append(part.get("name"))
-            elif kind == "tool_call_response" and called:
+            elif "response" in part and called:
                 part.setdefault("name", called.pop(0))
+            elif "arguments" in part:
+                called.append(part.get("name"))
 
 
 def _event_messages(raw: JsonObject) -> dict[str, Any]:
