@@ -16,6 +16,7 @@ from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
+    first_of,
     is_list,
     is_message_list,
     is_object,
@@ -43,7 +44,6 @@ from ruler_cli.messages.dialects import (
     normalize_message,
     result_turn,
 )
-from ruler_cli.messages.parts import pick
 from ruler_cli.types import Rollout
 
 _USERS = words(
@@ -129,6 +129,8 @@ read_autogen = partial(_read, _autogen_turns)
 read_langchain = partial(_read, normalize_message)
 
 
+_ERRORS = words("error_message errorMessage error_code errorCode")
+
 _CAMEL = "role_at_backend message.result|message.content message.tool_calls message.tool_call_id message.func_name"
 
 
@@ -189,7 +191,7 @@ def read_session(record: JsonObject) -> Rollout:
         else:
             shown = content if is_text(content) else text
             turns += [turn | {"content": shown}] if shown else []
-        error = pick(event, "error_message") or pick(event, "error_code")
+        error = first_of(event, _ERRORS)
         if error:
             turns.append(new_turn("error", error))
     return Rollout(turns)
