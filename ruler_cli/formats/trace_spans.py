@@ -193,16 +193,15 @@ def _value(
 
 def _mend(turns: Any) -> None:
     """Read thoughts that OpenLLMetry wrote as JSON text, and name results, whose ids there may be of no call."""
-    called = []
+    called = list[Any]()
     for turn in objects(turns):
         for part in objects(turn.get("parts")):
-            kind = part.get("type")
-            if kind == "reasoning":
+            if part.get("type") == "reasoning":
                 part["content"] = decoded(part.get("content"))
-            elif kind == "tool_call":
-                called.append(part.get("name"))
-            elif kind == "tool_call_response" and called:
+            elif "response" in part and called:
                 part.setdefault("name", called.pop(0))
+            elif "arguments" in part:
+                called.append(part.get("name"))
 
 
 def _event_messages(raw: JsonObject) -> dict[str, Any]:
@@ -272,9 +271,11 @@ def _pairs(listed: Any) -> dict[str, Any]:
 
 
 def _any_value(value: Any) -> Any:
-    """The value in OTLP's AnyValue; other values as they are."""
+    """The value in OTLP's AnyValue; a text, a number or null as it is."""
     inner = first(value.values()) if is_object(value) else value
-    listed = items(lookup(inner, "values"))
+    if not is_object(inner):
+        return inner
+    listed = items(inner.get("values"))
     if lookup(listed, "0.key"):
         return _pairs(listed)
-    return [*map(_any_value, listed)] or inner
+    return [*map(_any_value, listed)]
