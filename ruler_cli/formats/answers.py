@@ -28,6 +28,7 @@ from ruler_cli.files.values import (
     first_at,
     first_of,
     is_list,
+    is_message_list,
     is_object,
     is_text,
     items,
@@ -358,7 +359,11 @@ def is_preference(record: JsonObject) -> bool:
     """Return whether a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [*map(record.get, names)]
-    if not any(values) or not all(map(is_answer, values)):
+    if not any(values):
         return False
+    for value in values:
+        is_known = isinstance(value, str | dict | None)
+        if not is_known and not is_message_list(value):
+            return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))
