@@ -231,7 +231,7 @@ class _Writer:
         """Return everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
         form = self.form
         # looked up once: a line may hold ten thousand
-        rewards = _items(form.reward and whole.value(form.reward))
+        rewards = _items(whole.value(form.reward)) if form.reward else []
         earlier = _items(whole.value(form.annotations))
         annotations = []
         scores = []
