@@ -36,6 +36,7 @@ from ruler_cli.messages.conversations import (
     check_messages,
     content_turns,
     prompt_turns,
+    with_system,
 )
 from ruler_cli.messages.dialects import (
     call_turn,
@@ -58,7 +59,10 @@ _AUTOGEN_ROLES = {
     "CodeExecutionEvent": "tool",
     **dict.fromkeys(_RESULTS, "tool"),
 }
-_PATHS = "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages"
+_PATHS = (
+    "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages "
+    "checkpoint.channel_values.messages"
+)
 """Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
 
 
@@ -137,6 +141,34 @@ def _camel_turns(item: Turn) -> Messages:
 
 
 read_camel = partial(_read, _camel_turns)
+
+
+def _llm_turns(item: Turn) -> Messages:
+    asked, text, thought, calls = each_at(
+        item, "prompt response reasoning tool_calls"
+    )
+    turns = []
+    for result in objects(item.get("tool_results")):
+        turns.append(result_turn(*each_at(result, "tool_call_id output name")))
+    if asked:
+        turns = with_system(item, [*turns, new_turn("user", asked)])
+    said = {"tool_calls": calls, "reasoning_content": thought}
+    return [*turns, new_turn("assistant", text, **said)]
+
+
+read_llm = partial(_read, _llm_turns)
+
+
+def read_continue(record: JsonObject) -> Rollout:
+    """Read a session of Continue, where results stand beside their calls."""
+    turns = []
+    for item in record["history"]:
+        turns.append(item["message"])
+        for state in objects(item.get("toolCallStates")):
+            identity, output = each_at(state, "toolCallId output")
+            texts = [part.get("content") for part in objects(output)]
+            turns.append(result_turn(identity, texts))
+    return Rollout(turns)
 
 
 def read_session(record: JsonObject) -> Rollout:

@@ -194,7 +194,8 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     if not events:
         return None
     for event in events:
-        if RECORD_MEMBERS & event.keys():
+        # a response in the log of llm is a step of its conversation
+        if RECORD_MEMBERS & event.keys() and "response_json" not in event:
             return None
     for kind in KINDS.values():
         fitting = []

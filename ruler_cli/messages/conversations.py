@@ -80,7 +80,7 @@ def check_messages(value: Any, where: str) -> Messages:
 def _stated_messages(value: list[Any], where: str) -> Messages:
     messages = []
     for i, item in enumerate(value):
-        inner = lookup(item, "message")
+        inner = first_at(item, "message", "rawItem", "raw_item")
         # a Choice is a dict with `message` inside, and no role of its own
         message = inner if is_object(inner) and "role" not in item else item
         listed = json_messages(item)
@@ -133,7 +133,7 @@ _APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
 _TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
 """Fields with the name of a tool."""
 _SPEAKER_KEYS = frozenset(
-    words("role from speaker sender author source message_type")
+    words("role from speaker sender author source message_type raw_item")
 )
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (
@@ -260,6 +260,8 @@ def step_turns(value: list[Any]) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
     steps = objects(value)
     keys = {key for step in steps for key in step}
+    if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
+        return [new_turn("assistant", step.get("content")) for step in steps]
     if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
         return None
     return [*chain.from_iterable(map(_turns_of_step, steps))]

@@ -40,7 +40,7 @@ LABELS = frozenset(
         "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
         "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
-        "additional_kwargs usage_metadata model_extra provider_specific_fields reasoning_details "
+        "additional_kwargs usage_metadata model_extra provider_specific_fields providerData reasoning_details "
         "system_fingerprint service_tier requestor language_name"
     )
 )

@@ -276,8 +276,9 @@ class _MessageReader:
             # an object around a text
             inner = first(filter(is_text, map(content.get, _WRAPPERS)))
             content = content if inner is None else inner
-        if is_object(content) and medium_of(content):
-            content = [content]
+        if is_object(content):
+            is_part = content.get("type") == "text" or medium_of(content)
+            content = [content] if is_part else content
         if not is_list(content):
             return _Content(self._text(content))
         texts: list[Text] = []
