@@ -199,8 +199,9 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     if not events:
         return None
     for event in events:
-        # a response in the log of llm is a step of its conversation
-        if RECORD_MEMBERS & event.keys() and "response_json" not in event:
+        # a response in the log of llm or LiteLLM is a step of its conversation
+        is_step = "response_json" in event or "call_type" in event
+        if RECORD_MEMBERS & event.keys() and not is_step:
             return None
     for kind in KINDS.values():
         fitting = []
