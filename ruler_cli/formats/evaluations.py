@@ -89,8 +89,14 @@ def _inspect_score(record: JsonObject) -> Any:
 
 
 def _resolved(value: Any, attached: Turn) -> Any:
-    """A value with its attachments in their places; one that is missing stays a reference."""
+    """A value with its attachments in their places, and the summaries of thoughts that are left out.
+
+    An attachment that is missing stays a reference.
+    """
     if is_object(value):
+        if value.get("type") == "reasoning" and value.get("redacted"):
+            summary = value.get("summary") or "(not shown)"
+            value = {"type": "reasoning", "reasoning": summary}
         return {key: _resolved(v, attached) for key, v in value.items()}
     if is_list(value):
         return [_resolved(v, attached) for v in value]
@@ -100,22 +106,13 @@ def _resolved(value: Any, attached: Turn) -> Any:
 
 
 def _inspect_turn(message: Turn) -> Turn:
-    """Return a message with its error as text, and the summary of a thought that is left out."""
+    """Return a message with its error as text."""
     content = message.get("content")
     error = lookup(message, "error.message")
     if is_text(error) and error not in str(content):
         before = f"{content}\n" if content else ""
         content = f"{before}error: {error}"
-    if is_list(content):
-        content = [*map(_shown_thought, content)]
     return {**message, "content": content}
-
-
-def _shown_thought(part: Any) -> Any:
-    if lookup(part, "type") == "reasoning" and part.get("redacted"):
-        summary = part.get("summary") or "(not shown)"
-        return {"type": "reasoning", "reasoning": summary}
-    return part
 
 
 def read_promptfoo(record: JsonObject) -> Rollout:
