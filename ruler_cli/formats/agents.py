@@ -35,7 +35,6 @@ from ruler_cli.messages.conversations import (
     check_messages,
     content_turns,
     prompt_turns,
-    with_system,
 )
 from ruler_cli.messages.dialects import (
     call_turn,
@@ -127,46 +126,6 @@ def _autogen_turns(message: Turn) -> Messages:
 
 read_autogen = partial(_read, _autogen_turns)
 read_langchain = partial(_read, normalize_message)
-
-
-_CAMEL = "role_at_backend message.result|message.content message.tool_calls message.tool_call_id message.func_name"
-
-
-def _camel_turns(item: Turn) -> Messages:
-    role, text, calls, identity, name = each_at(item, _CAMEL)
-    more = {"tool_calls": calls, "tool_call_id": identity, "name": name}
-    return [new_turn(role, text, **more)]
-
-
-read_camel = partial(_read, _camel_turns)
-
-
-def _llm_turns(item: Turn) -> Messages:
-    asked, text, thought, calls = each_at(
-        item, "prompt response reasoning tool_calls"
-    )
-    turns = []
-    for result in objects(item.get("tool_results")):
-        turns.append(result_turn(*each_at(result, "tool_call_id output name")))
-    if asked:
-        turns = with_system(item, [*turns, new_turn("user", asked)])
-    said = {"tool_calls": calls, "reasoning_content": thought}
-    return [*turns, new_turn("assistant", text, **said)]
-
-
-read_llm = partial(_read, _llm_turns)
-
-
-def read_continue(record: JsonObject) -> Rollout:
-    """Read a session of Continue, where results stand beside their calls."""
-    turns = []
-    for item in record["history"]:
-        turns.append(item["message"])
-        for state in objects(item.get("toolCallStates")):
-            identity, output = each_at(state, "toolCallId output")
-            texts = [part.get("content") for part in objects(output)]
-            turns.append(result_turn(identity, texts))
-    return Rollout(turns)
 
 
 def read_session(record: JsonObject) -> Rollout:

@@ -350,7 +350,7 @@ def content_parts(content: Any) -> list[Any]:
 
 def events_of(record: JsonObject) -> list[Any]:
     """The events of a session, in the order of its file."""
-    return items(first_at(record, "events", "messages"))
+    return items(first_at(record, "events", "messages", "history", "context"))
 
 
 def returned(content: Any) -> Any:
@@ -567,6 +567,41 @@ class Cursor(Session):
         """Read one event; the name of a tool is a key."""
         for name, called in (event.get("tool_call") or {}).items():
             event = {**event, "name": name, "called": called}
+        super().read_event(event)
+
+
+class AgentScope(Session):
+    """The state of an agent of AgentScope, which its harness hints at times and places."""
+
+    kind = "agentscope"
+
+    def read_event(self, event: JsonObject) -> None:
+        """Read a message without its hints."""
+        parts = items(event.get("content"))
+        said = [part for part in parts if lookup(part, "type") != "hint"]
+        super().read_event({**event, "content": said})
+
+
+class Camel(Session):
+    """The memory of an agent of CAMEL."""
+
+    kind = "camel"
+
+
+class Continue(Session):
+    """A session of Continue."""
+
+    kind = "continue"
+
+
+class Llm(Session):
+    """A conversation in the log of llm."""
+
+    kind = "llm"
+
+    def read_event(self, event: JsonObject) -> None:
+        """Read a response, with the system prompt once."""
+        self.instruct(event.get("system") or "")
         super().read_event(event)
 
 

@@ -265,6 +265,7 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "tau_bench": field("reward", "task_id"),
     "adk_sessions": added(),
     "atif": atif,
+    "agentscope": added(),
     "agno": added(),
     "api_logs": added(),
     "api_logs_samples": batch_samples,
