@@ -8,13 +8,11 @@ name says nothing, is proposed if something beside it shows that an agent wrote 
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
@@ -29,7 +27,6 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
-from ruler_cli.formats.chat import is_answer
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
@@ -40,12 +37,6 @@ _MOST, _DEEPEST = 100, 4
 """Records, values of a list and members that are looked at; levels of a record or a document."""
 _FIELDS = 1000
 """Fields of a record that are looked at."""
-_MEMBERS = 6
-"""Members of an object that is taken for a list of records, whatever their keys."""
-_LARGE = 200_000
-"""Characters of a text that may be JSON of messages."""
-_NAME = 12
-"""Characters of a name, or of two words."""
 _NOTHING = ("", "[]", "{}", "null")
 """Texts without a text."""
 _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
@@ -89,6 +80,7 @@ _GOLD = (
         "correct incorrect wrong best oracle human label standard official expert chosen rejected"
     ),
 )
+_SAID = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
 _DATA_SET = words("option choice distractor annotator split level")
@@ -105,9 +97,7 @@ metadata reflection variant classification parameter property schema
 """Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
-_SPOKEN = ("turns", "texts", "text", "data")
-_KINDS = (*_SPOKEN, "numbers", "number")
-"""Kinds of values: the answers of the three shapes, the best first, and figures of several rollouts or of one."""
+_SPOKEN = ("turns", "texts", "text")
 
 
 @dataclass(eq=False)
@@ -127,14 +117,24 @@ class _Column:
         """Return whether it has one of these words."""
         return not self.words.isdisjoint(names)
 
+    @property
+    def whole(self) -> str:
+        """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
+        holder, _, name = self.path.rpartition(".")
+        # those of several models stand under their names
+        of_models = holder.endswith("s")
+        is_value = self.kind in ("text", "number")
+        if of_models or not is_value or not _SAID.isdisjoint(words_of(name)):
+            return self.path
+        return self.path if _SAID.isdisjoint(words_of(holder)) else holder
+
     @cached_property
     def prose(self) -> bool:
-        """Return whether most texts are more than a word or a name, or are of a script without spaces."""
+        """Return whether most texts are more than a word, or are of a script without spaces."""
         wordy = 0
         for value in self.values:
             text = "".join(value) if self.kind == "texts" else str(value)
-            sentence = " " in text and len(text) > _NAME
-            wordy += sentence or not text.isascii()
+            wordy += " " in text or not text.isascii()
         return 2 * wordy > len(self.values)
 
     @cached_property
@@ -147,8 +147,7 @@ class _Column:
             return "gold" if self.says(_REFERENCES) else ""
         named = self.words.intersection(_ANSWERS)
         asks = self.says(_TASKS) and self.prose
-        written = self.kind != "data" and self.says(_AUTHORS)
-        if written and self.prose and (named or not asks):
+        if self.says(_AUTHORS) and self.prose and (named or not asks):
             return "answer"
         if self.says(_GOLD):
             return "gold"
@@ -156,7 +155,7 @@ class _Column:
             return "task"
         if named & _EITHER and named <= _EITHER | {"final"}:
             return "either"
-        if self.kind == "turns" or named - {"final"} or (named and self.prose):
+        if named or self.kind == "turns":
             return "answer"
         return "task" if asks else "text"
 
@@ -170,7 +169,7 @@ def propose(values: _Values) -> RecordPaths | None:
     None: no field is clearly an answer.
     """
     for path, records in _records(values):
-        row = _row(path, _columns(records))
+        row = _row(path, _columns(records[:_MOST]))
         if row is not None:
             return row
     return None
@@ -181,33 +180,31 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
 
     `judged` are the texts in the rollouts of each value: a field that always holds one of them is none.
     """
-    fields = []
+    fields: dict[str, bool] = {}
     for column in _columns(values):
-        likely = column.part in ("gold", "either") and "[]" not in column.path
+        path = column.whole
+        likely = column.part in ("gold", "either") and "[]" not in path
         if not likely or not column.says((*_REFERENCES, *_EITHER)):
             continue
-        references = [str(lookup(value, column.path)) for value in values]
+        references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            fields.append(column)
+            fields[path] = column.part == "either"
     # an `answer` may be anybody's
-    fields.sort(key=lambda column: column.part == "either")
-    return [column.path for column in fields]
+    return sorted(fields, key=fields.__getitem__)
 
 
 def refuse_tasks(name: str, values: _Values, path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     lists = [items(lookup(value, path)) for value in values]
-    row = propose(list(itertools.chain(*lists)))
-    if row is None or row.records or not row.prompt:
+    row = propose([*chain(*lists)])
+    if row is None or row.records:
         return
-    answers = row.messages[0]
-    task = row.prompt[0]
-    for rollouts in lists:
+    for task, rollouts in product(row.prompt, lists):
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
         if len(tasks) > 1:
             raise UsageError(
                 "is a list whose items are of several tasks, and no group",
-                f"use --set records={path}[], --messages {answers} and --prompt {task}",
+                f"use --set records={path}[], --messages {row.messages[0]} and --prompt {task}",
                 place=f"{name}: --messages {path}",
             )
 
@@ -215,26 +212,27 @@ def refuse_tasks(name: str, values: _Values, path: str) -> None:
 def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
     """Yield what may be the records of a file, with the path that leads there; nearest first."""
     if len(values) != 1:
-        yield "", values[:_MOST]
+        yield "", values
         return
     queue = [("", values[0])]
     for path, value in queue:
         if value and objects(value) == value:
-            yield f"{path}[]", value[:_MOST]
+            yield f"{path}[]", value
         if not is_object(value):
             continue
-        members = list(islice(value.items(), _MOST))
-        rows = [{"key": key, "value": member} for key, member in members]
-        shapes = {is_object(row) and frozenset(row) for row in value.values()}
-        several = len(rows) >= _MEMBERS or len(shapes) == 1 < len(rows)
-        if several and False not in shapes:
-            yield f"{path}{{}}", rows
+        members = [*value.values()]
+        are_objects = len(members) > 1 and objects(members) == members
+        if are_objects and set.intersection(*map(set, members)):
+            # by their ids, because they have a key in common
+            yield (
+                f"{path}{{}}",
+                [{"key": key, "value": value[key]} for key in value],
+            )
         elif not path:
             yield "", values
-        if len(queue) < _MOST:
-            for key, member in members:
-                if words_of(key).isdisjoint(_NEITHER):
-                    queue.append((_below(path, key), member))
+        for key in islice(value, _MOST):
+            queue.append((_below(path, key), value[key]))
+        del queue[_MOST:]
 
 
 def _below(path: str, key: str) -> str:
@@ -243,21 +241,16 @@ def _below(path: str, key: str) -> str:
 
 
 def _columns(records: _Values) -> _Columns:
-    """Return the fields that half of the records have: what most records lack says nothing of them.
-
-    Those of a data set count wherever they stand.
-    """
+    """Return the fields that half of the records have: what most records lack says nothing of them."""
     columns: dict[tuple[str, str], _Column] = {}
     for record in records:
         for path, kind, value in islice(_fields(record), _FIELDS):
             column = columns.setdefault((path, kind), _Column(path, kind))
             column.values.append(value)
-    usual = []
-    for column in columns.values():
-        is_usual = 2 * len(column.values) >= len(records)
-        if is_usual or column.says(_DATA_SET):
-            usual.append(column)
-    return usual
+    half = len(records) / 2
+    usual = [part for part in columns.values() if len(part.values) >= half]
+    # those that are not deep come first
+    return sorted(usual, key=lambda column: column.path.count("."))
 
 
 def _fields(
@@ -271,42 +264,21 @@ def _fields(
     kind = _kind(value)
     if kind and path:
         yield path, kind, value
-        return
-    inside = value
-    if value and objects(value) == value:
-        if path:
-            yield path, "data", value
-        path += "[]"
-        inside = {}
+    elif value and objects(value) == value:
         for key in value[0]:
             column = [row.get(key) for row in value]
+            kind = _kind(column)
             # turns are pieces of one conversation
-            if _kind(column) not in ("", "turns"):
-                inside[key] = column
+            if kind not in ("", "turns") and not _NOT_PLAIN.search(key):
+                yield _below(f"{path}[]", key), kind, column
     elif len(items(value)) > 1 and all(map(is_list, value)):
         first, *_, last = value
         if first == last[: len(first)]:
             yield from _fields(last, f"{path}.-1", depth + 1)
-    if not is_object(inside) or depth >= _DEEPEST:
-        return
-    if path and inside is value and _is_data(path, value):
-        yield path, "data", inside
-        return
-    for key, member in islice(inside.items(), _MOST):
-        if not _NOT_PLAIN.search(key):
-            yield from _fields(member, _below(path, key), depth + 1)
-
-
-def _is_data(path: str, value: dict[str, Any]) -> bool:
-    """Return whether an object is an answer as it is, or a gold one: its own name says so, and that of no member."""
-    outer = words_of(path.rpartition(".")[2])
-    inner = words_of(" ".join(value))
-    if outer.isdisjoint(_ANSWERS):
-        return not outer.isdisjoint(_GOLD)
-    # those of several models stand under their names
-    several = path.endswith("s") or is_answer(value)
-    spoken = any(map(_turns, value.values()))
-    return inner.isdisjoint(_ANSWERS) and not (several or spoken)
+    elif is_object(value) and depth < _DEEPEST:
+        for key, member in islice(value.items(), _MOST):
+            if not _NOT_PLAIN.search(key):
+                yield from _fields(member, _below(path, key), depth + 1)
 
 
 def _kind(value: Any) -> str:
@@ -325,7 +297,7 @@ def _kind(value: Any) -> str:
 
 def _turns(value: Any) -> Messages:
     """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
-    if is_text(value) and len(value) < _LARGE:
+    if is_text(value):
         value = json_messages(value)
     turns = named_turns(items(value)) or items(value)
     # a list of questions with their answers is no conversation
@@ -350,25 +322,28 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
         written = [column for column in written if _is_alone(column, key)]
     if not written:
         return None
-    best, *others = _ranked(written, _ANSWERS)
-    messages = [best.path]
+    best, *others = sorted(written, key=_rank)
+    messages = {best.whole: None}
     named = best.words.intersection(_ANSWERS)
     for column in others:
         # outputs of several models stand in fields that differ by a model's name alone
-        alike = column.words.intersection(_ANSWERS) == named
         models = best.says(_MODELS) and column.says(_MODELS)
+        alike = column.words.intersection(_ANSWERS) == named
         if alike and (named or models) and column.kind == best.kind == "text":
             if not column.path.startswith(task.rpartition(".")[0]):
                 # each has a task of its own
                 return None
-            messages.append(column.path)
+            messages[column.whole] = None
+    prompt = [task]
+    for column in columns:
+        if column.kind == "texts" and column.path.endswith("options"):
+            prompt.append(column.path)
     turns = [*map(_turns, best.values)]
+    asked_first = any(map(first_agent_turn, turns))
     row = RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=(task,)
-        if task and not any(map(first_agent_turn, turns))
-        else (),
+        prompt=tuple(prompt) if task and not asked_first else (),
         group_by=(key,) if key and not any(turns) else (),
     )
     if len(messages) > 1:
@@ -376,7 +351,7 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     figures = "numbers" if best.kind == "texts" else "number"
     flags = []
     for column in columns:
-        if column.kind == figures and _FLAGS.fullmatch(str(column.values)):
+        if _FLAGS.fullmatch(str(column.values)):
             flags.append(column)
     return replace(
         row,
@@ -397,7 +372,7 @@ def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
     if column.kind == "turns":
         return True
-    if not key or column.kind == "data" or "[]" in column.path:
+    if not key or "[]" in column.path:
         return False
     # the number of a row may be that of anything
     return key not in _ROWS or column.part == "answer" or column.kind == "texts"
@@ -406,71 +381,48 @@ def _is_alone(column: _Column, key: str) -> bool:
 def _written(columns: _Columns, task: str) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
     named = set[str]()
-    parts = defaultdict[str, _Columns](list)
-    asked = list[Any]()
     for column in columns:
         named |= column.words
-        parts[column.part].append(column)
-        if column.path == task:
-            asked = column.values
-    answers = parts["answer"]
-    either = parts["either"]
-    if any(column.kind == "texts" for column in parts["task"]):
+    answers, either, gold, tasks, others = [
+        [column for column in columns if column.part == part]
+        for part in ("answer", "either", "gold", "task", "text")
+    ]
+    if any(column.kind == "texts" for column in tasks):
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
-    if answers:
+    if answers or not named.isdisjoint(_DATA_SET):
         return answers
-    for column in either:
-        pairs = {*zip(asked, map(str, column.values), strict=False)}
-        if len(pairs) > len({*asked}):
-            return [column]
-    if not named.isdisjoint(_DATA_SET):
-        return []
-    if parts["gold"]:
+    graded = not named.isdisjoint(("context", *_OUTCOMES))
+    if gold or (either and graded):
         return either
-    if either and not named.isdisjoint(("context", *_OUTCOMES)):
-        return either
-    if words_of(task).intersection(_TASKS) <= {"description"} and task:
-        # that of a product or a person, perhaps
-        return []
-    return _only(either + parts["text"], columns)
+    return _only(either + others, columns)
 
 
 def _only(columns: _Columns, beside: _Columns) -> _Columns:
     """Return the only field with texts, or the list of objects that holds all such fields."""
-    texts = []
-    lists = []
-    for column in columns:
-        if column.kind == "data":
-            lists.append(column)
-        elif column.prose:
-            texts.append(column)
+    texts = [column for column in columns if column.prose]
+    heads = {column.path.partition("[]")[0] for column in texts}
+    if len(heads) != 1:
+        return []
+    text = texts[0]
+    if len(texts) > 1:
+        return [replace(text, path=heads.pop())] if len(text.values) > 1 else []
     # a list of texts may be anything, unless there is a figure for each
-    kinds = {column.kind for column in (*texts, *beside)}
-    if len(texts) == 1 and ("numbers" in kinds or texts[0].kind == "text"):
-        return texts
-    for column in lists:
-        inside = [text.path.startswith(column.path) for text in texts]
-        if len(column.values) > 1 < len(inside) and all(inside):
-            return [column]
-    return []
+    figures = "numbers" in [column.kind for column in beside]
+    return texts if figures or text.kind == "text" else []
 
 
 def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
-    for column in _ranked(columns, names):
-        if column.kind == kind and column.says(names):
-            return column.path
+    for name in names:
+        for column in columns:
+            if column.kind == kind and name in column.words:
+                return column.path
     return ""
 
 
-def _ranked(columns: _Columns, names: Names) -> _Columns:
-    """Return columns by their kind; those first that hold prose, have the first of these words, and are not deep."""
-
-    def rank(column: _Column) -> tuple[int, bool, int, int]:
-        places = map(names.index, column.words.intersection(names))
-        place = min(places, default=len(names))
-        kind = _KINDS.index(column.kind)
-        return kind, not column.prose, place, column.path.count(".")
-
-    return sorted(columns, key=rank)
+def _rank(column: _Column) -> tuple[int, bool, int]:
+    """Return the place of an answer: by its kind, prose before a word, and then by its first word."""
+    places = map(_ANSWERS.index, column.words.intersection(_ANSWERS))
+    place = min(places, default=len(_ANSWERS))
+    return _SPOKEN.index(column.kind), not column.prose, place
