@@ -35,13 +35,13 @@ CONTENTS = ("content", "refusal", *SINGLE_CALLS, *CALL_KEYS, *THOUGHT_KEYS)
 LABELS = frozenset(
     words(
         "role name type kind block_type part_kind content_type id uuid parent parent_id index "
-        "tool_call_id call_id tool_type provider_name function model model_name "
+        "tool_call_id call_id tool_type provider_name provider_model_name function model model_name "
         "provider usage cost timestamp time date created created_at updated_at started_at ended_at "
         "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
         "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
         "additional_kwargs usage_metadata model_extra provider_specific_fields providerData reasoning_details "
-        "system_fingerprint service_tier requestor language_name"
+        "reply_required system_fingerprint service_tier requestor language_name"
     )
 )
 """Fields of a message that are metadata, not content."""
@@ -101,8 +101,14 @@ def kind_of(part: JsonObject) -> str:
 
 
 @lru_cache(1024)
+def snake_case(name: str) -> str:
+    """Return a name in small letters with `_` between its words."""
+    return _NEW_WORD.sub("_", name).lower()
+
+
+@lru_cache(1024)
 def _meaning(kind: str) -> str:
-    plain = _NEW_WORD.sub("_", kind).lower().removesuffix("_message")
+    plain = snake_case(kind).removesuffix("_message")
     for meaning, pattern in _KINDS.items():
         if re.fullmatch(pattern, plain):
             return meaning
@@ -119,7 +125,8 @@ def words_of(key: str) -> frozenset[str]:
 _SPEAKERS = {
     "user": "human user prompter question customer caller",
     "assistant": "robot gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
-    "system": "system developer",
+    "system": "system",
+    "developer": "developer",
     "tool": "tool observation function function_response tool_response api environment",
 }
 ROLES = {
