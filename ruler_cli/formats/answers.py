@@ -56,7 +56,12 @@ from ruler_cli.formats.names import (
     FURTHER_PROMPTS,
 )
 from ruler_cli.formats.paths import Rollouts, is_text_list
-from ruler_cli.messages.content import Messages, new_turn, text_of
+from ruler_cli.messages.content import (
+    Messages,
+    is_agent,
+    new_turn,
+    text_of,
+)
 from ruler_cli.messages.conversations import (
     all_conversations,
     chat_turns,
@@ -130,6 +135,11 @@ def is_pair(record: JsonObject) -> bool:
     if prompt_field(record) is None or _answer_field(record) is None:
         return False
     return not answers_path(record)
+
+
+def is_finished(record: JsonObject) -> bool:
+    """Return whether an input without an answer is a conversation that ends with the agent's turn."""
+    return not is_pair(record) and is_agent(record["input"][-1])
 
 
 _RETRIEVED = words(

@@ -328,6 +328,9 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         context = first(filter(str.strip, texts))
         if context and context not in value:
             value = f"{value}\n\n{context}" if value else context
+        options = items(record.get("options"))
+        if is_text_list(options) and options[0] not in value:
+            value = "\n".join([value, *options])
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)

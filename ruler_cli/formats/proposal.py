@@ -337,13 +337,17 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    talks = map(_turns, best.values)
-    asked_first = any(map(first_agent_turn, talks))
+    prompt = [task]
+    for column in columns:
+        if column.kind == "texts" and column.path.endswith("options"):
+            prompt.append(column.path)
+    turns = [*map(_turns, best.values)]
+    asked_first = any(map(first_agent_turn, turns))
     row = RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=(task,) if task and not asked_first else (),
-        group_by=(key,) if key and best.kind != "turns" else (),
+        prompt=tuple(prompt) if task and not asked_first else (),
+        group_by=(key,) if key and not any(turns) else (),
     )
     if len(messages) > 1:
         return row
