@@ -120,10 +120,6 @@ class Session:
         begin = first_agent_turn(turns)
         # notes of the harness before it are no part of the task
         task = [turn for turn in turns[:begin] if turn["role"] != "system"]
-        if all(turn["role"] != "user" for turn in task):
-            raise UnreadableError(
-                "holds no task: what the user asked is not in it; give the session's own file"
-            )
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
         return Rollout(
@@ -422,7 +418,7 @@ class OpenCode(Session):
         """Read a message."""
         by_user = lookup(event, "info.role") == "user"
         requests = []
-        for part in objects(event.get("parts")):
+        for part in objects([*items(event.get("parts")), event.get("part")]):
             request = _opencode_request(part) if by_user else None
             if request is not None:
                 requests.append(request)
@@ -603,5 +599,5 @@ class Codex(Session):
         elif kind == "reasoning":
             thought = first_of(item, ("content", "summary"))
             self.add("assistant", None, thought)
-        elif not self.act(item, kind) and kind is not None:
+        elif not self.act(item, KINDS[self.kind].type_of(item)) and kind:
             self.append({**item})
