@@ -14,7 +14,8 @@ WITH_CONTEXT = words("instruction query question user_input user_query")
 TASKS = (
     *PROMPTS,
     *words(
-        "task goal objective task_description task.instruction task.description originalInput original_input"
+        "task goal objective task_description task.instruction task.description originalInput original_input "
+        "initial_obs initial_observation"
     ),
 )
 """Paths of the task of a record with an agent's steps alone."""
