@@ -41,7 +41,8 @@ LABELS = frozenset(
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
         "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
         "additional_kwargs usage_metadata model_extra provider_specific_fields providerData reasoning_details "
-        "reply_required system_fingerprint service_tier requestor language_name server_name span_type event_type step_type"
+        "reply_required system_fingerprint service_tier requestor language_name server_name "
+        "span_type event_type step_type"
     )
 )
 """Fields of a message that are metadata, not content."""
