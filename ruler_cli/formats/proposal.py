@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import RulerError, UnreadableError, UsageError
 from ruler_cli.files.values import (
     Names,
     is_list,
@@ -27,10 +28,13 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
+from ruler_cli.formats.reader import detect
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
-from ruler_cli.settings.models import RecordPaths
+from ruler_cli.messages.parts import call_turn
+from ruler_cli.settings.models import InputSettings, RecordPaths
+from ruler_cli.types import Line
 
 _Values = Sequence[Any]
 _MOST, _DEEPEST = 100, 4
@@ -42,20 +46,28 @@ _NOTHING = ("", "[]", "{}", "null")
 _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
 """Marks of a key that no path can name."""
 _ABOUT = re.compile(
-    "(ids?|idx|index|key|name|type|model|class|count|tokens|hash|sha|md5|path|url|version|date|time|status|reason|score"
-    '|func|template|[a-z]2[a-z]+)"?$',
+    "(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
+    '|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"?$',
     re.IGNORECASE,
 )
 """Ends of paths whose value is about the record, and neither a task nor an answer."""
-_ID = re.compile(
-    r"(task|question|query|problem|case|scenario|item|instance|example|sample|prompt|doc|issue)s?_?id$"
-    r"|(^|\.)(qid|id|idx|index|key)$",
-    re.IGNORECASE,
+_IDS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"^[^[]*(task|question|query|problem|case|scenario|item|instance|example|sample|prompt|doc|issue|puzzle)"
+        r"s?_?idx?$|^(qid|key)$|^[^[]*\.(qid|id|idx|index|key)$",
+        "^(?!.*(run|rollout|trajectory|trace|span|session|conversation|thread|call|message|turn|step|attempt|response"
+        "|completion|generation|request|model|agent|user|customer|client|worker|config|experiment|batch|template"
+        "|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider|account|author"
+        r"|grader|judge|tool|player|speaker|participant)s?_?idx?$)[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
+        r"^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
+        "^(id|idx|index)$",
+    )
+]
+"""Paths of what the answers to one task share: its id, an id that may be its, its name, and the number of a row."""
+_FLAGS = re.compile(
+    r"""[][,'" ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][,'" ]*)+""", re.IGNORECASE
 )
-"""Paths of an id that the answers to one task share."""
-_ROWS = ("id", "idx", "index")
-"""Ids of rows, which may be those of anything."""
-_FLAGS = re.compile(r"[][, ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][, ]*)+")
 """Values of outcomes, true or false, or from 0 to 1."""
 _ANSWERS = words("""
 raw final response output completion generation prediction predicted reply rollout trajectory submission attempt
@@ -67,9 +79,10 @@ _EITHER = frozenset(words("answer solution"))
 _ASKERS = words("user customer client")
 _TASKS = words("""
 question ques q ask prompt instruction task query problem issue goal request user customer client asked input objective
-intent utterance scenario situation statement description
+intent utterance scenario situation statement description claim ticket
 """)
 _REWARDS = words("reward score rating grade")
+_WHOLE = re.compile("total|overall|final")
 _OUTCOMES = words("correct success passed resolved solved correctness")
 _REFERENCES = words(
     "reference ref gold golden gt true truth expected target ideal canonical"
@@ -77,12 +90,14 @@ _REFERENCES = words(
 _GOLD = (
     *_REFERENCES,
     *words(
-        "correct incorrect wrong best oracle human label standard official expert chosen rejected"
+        "correct incorrect wrong best oracle human label standard official expert chosen rejected key"
     ),
 )
 _SAID = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
+_SETTINGS = words("config setting checkpoint library catalog")
+"""Words of objects without rollouts."""
 _DATA_SET = words("option choice distractor annotator split level")
 """Words of fields that only a data set has: an answer beside them is gold."""
 _NEITHER = (
@@ -91,13 +106,18 @@ _NEITHER = (
 judge judgement judgment grader grading evaluator evaluation critique verdict feedback rubric config metrics tool
 critic reviewer error traceback system reasoning explanation usage scores rewards
 context passage document retrieved knowledge evidence chunk source hint rationale note comment title tag topic
-metadata reflection variant classification parameter property schema
+metadata reflection variant classification parameter property schema criteria criterion correctness accuracy
+faithfulness relevance relevancy obs observation initial
 """),
 )
 """Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
-_SPOKEN = ("turns", "texts", "text")
+_REASONING = words("reasoning rationale explanation cot")
+"""Words of fields that may end with the answer that is parsed from them."""
+_END = 100
+"""Characters of a text in which its answer stands."""
+_SPOKEN = ("turns", "texts", "text", "calls")
 
 
 @dataclass(eq=False)
@@ -138,6 +158,19 @@ class _Column:
         return 2 * wordy > len(self.values)
 
     @cached_property
+    def is_flag(self) -> bool:
+        """Return whether all values are true or false, or from 0 to 1."""
+        return _FLAGS.fullmatch(str(self.values)) is not None
+
+    def holds(self, other: _Column, last: int = 0) -> bool:
+        """Return whether most texts have those of another column in their `last` characters, or anywhere, and more."""
+        ends = [str(value)[-last:] for value in self.values]
+        inside = [str(value).removesuffix(".0") for value in other.values]
+        return (
+            2 * sum(map(contains, ends, inside)) > len(ends) and ends != inside
+        )
+
+    @cached_property
     def part(self) -> str:
         """The part of a record that its name says: answer, gold, either, task, or another text; empty for no part."""
         stages = self.kind == "texts" and self.says(_STEPS)
@@ -170,9 +203,32 @@ def propose(values: _Values) -> RecordPaths | None:
     """
     for path, records in _records(values):
         row = _row(path, _columns(records[:_MOST]))
-        if row is not None:
+        if row is not None and (row := _tried(row, records[:_MOST])):
             return row
     return None
+
+
+def _tried(row: RecordPaths, records: _Values) -> RecordPaths | None:
+    """Return a row without the figures that make records unreadable; None if it reads none."""
+    bare = replace(row, reward="reward", outcome="")
+    count = _count(bare, records)
+    if not count:
+        return None
+    return row if _count(row, records) == count else bare
+
+
+def _count(row: RecordPaths, records: _Values) -> int:
+    """Return how many rollouts of the records a row reads."""
+    count = 0
+    lines = [(Line(0, 0, b""), record) for record in records]
+    with suppress(RulerError):
+        reader = detect("", lines, InputSettings(format=row))
+        for line, value in lines:
+            with suppress(UnreadableError):
+                for record in reader.read_parsed(value, line):
+                    errors = [rollout.error for rollout in record.rollouts]
+                    count += errors.count(None)
+    return count
 
 
 def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
@@ -180,24 +236,30 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
 
     `judged` are the texts in the rollouts of each value: a field that always holds one of them is none.
     """
-    fields: dict[str, bool] = {}
+    fields: dict[str, tuple[bool, ...]] = {}
     for column in _columns(values):
         path = column.whole
-        likely = column.part in ("gold", "either") and "[]" not in path
-        if not likely or not column.says((*_REFERENCES, *_EITHER)):
+        likely = column.part in ("gold", "either") and not column.is_flag
+        named = column.says((*_REFERENCES, *_EITHER))
+        if "[]" in path or not likely or not named:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            fields[path] = column.part == "either"
-    # an `answer` may be anybody's
+            is_figure = column.kind not in _SPOKEN
+            # an `answer` may be anybody's
+            fields[path] = (
+                column.part == "either",
+                is_figure,
+                not column.says(_EITHER),
+            )
     return sorted(fields, key=fields.__getitem__)
 
 
 def refuse_tasks(name: str, values: _Values, path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     lists = [items(lookup(value, path)) for value in values]
-    row = propose([*chain(*lists)])
-    if row is None or row.records:
+    row = _row("", _columns([*chain(*lists)][:_MOST]))
+    if row is None:
         return
     for task, rollouts in product(row.prompt, lists):
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
@@ -211,27 +273,32 @@ def refuse_tasks(name: str, values: _Values, path: str) -> None:
 
 def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
     """Yield what may be the records of a file, with the path that leads there; nearest first."""
-    if len(values) != 1:
-        yield "", values
-        return
-    queue = [("", values[0])]
-    for path, value in queue:
-        if value and objects(value) == value:
-            yield f"{path}[]", value
-        if not is_object(value):
+    queue = [("", [*values])]
+    for path, column in queue:
+        inside = [*chain(*map(items, column))]
+        if inside and objects(inside) == inside:
+            yield f"{path}[]", inside
+        holders = objects(column)
+        if not holders:
             continue
-        members = [*value.values()]
-        are_objects = len(members) > 1 and objects(members) == members
-        if are_objects and set.intersection(*map(set, members)):
-            # by their ids, because they have a key in common
+        holder = holders[0]
+        members = [*holder.values()]
+        by_id = bool(members) and objects(members) == members
+        if len(members) == 1:
+            # one alone says its id
+            by_id = by_id and next(iter(holder)) in members[0].values()
+        if by_id and len(column) == 1 and set.intersection(*map(set, members)):
+            # because they have a key in common
             yield (
                 f"{path}{{}}",
-                [{"key": key, "value": value[key]} for key in value],
+                [{"key": key, "value": holder[key]} for key in holder],
             )
         elif not path:
             yield "", values
-        for key in islice(value, _MOST):
-            queue.append((_below(path, key), value[key]))
+        for key in islice(holder, _MOST):
+            if words_of(key).isdisjoint(_SETTINGS):
+                below = [value.get(key) for value in holders]
+                queue.append((_below(path, key), below))
         del queue[_MOST:]
 
 
@@ -248,9 +315,19 @@ def _columns(records: _Values) -> _Columns:
             column = columns.setdefault((path, kind), _Column(path, kind))
             column.values.append(value)
     half = len(records) / 2
-    usual = [part for part in columns.values() if len(part.values) >= half]
-    # those that are not deep come first
-    return sorted(usual, key=lambda column: column.path.count("."))
+    usual = []
+    for column in columns.values():
+        empty = [lookup(record, column.path) for record in records].count([])
+        if len(column.values) + empty >= half:
+            usual.append(column)
+        if column.kind == "text" and column.is_flag:
+            # as a table has them
+            column.kind = "number"
+    # those that are not deep come first, and that of the whole before its parts
+    return sorted(
+        usual,
+        key=lambda part: (part.path.count("."), not _WHOLE.search(part.path)),
+    )
 
 
 def _fields(
@@ -289,6 +366,8 @@ def _kind(value: Any) -> str:
         return "" if value.strip() in _NOTHING else "text"
     if isinstance(value, int | float):
         return "number"
+    if call_turn(value):
+        return "calls"
     kinds = {type(item) for item in items(value)[:_MOST]}
     if kinds == {str}:
         return "texts" if any(map(str.strip, value)) else ""
@@ -315,11 +394,17 @@ def _turns(value: Any) -> Messages:
 def _row(path: str, columns: _Columns) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
     asked = [column for column in columns if column.part == "task"]
-    task = _best_path(asked, "text", _TASKS)
+    # a prompt may hold the question
+    wide = [column for column in asked if any(map(column.holds, asked))]
+    task = _best_path(wide or asked, "text", _TASKS)
     key = "" if task else _key(columns)
     written = _written(columns, task)
     if not task:
         written = [column for column in written if _is_alone(column, key)]
+    for answer, column in product(written, columns):
+        # what a short answer is parsed from
+        if column.says(_REASONING) and column.holds(answer, _END):
+            written = [column]
     if not written:
         return None
     best, *others = sorted(written, key=_rank)
@@ -340,15 +425,12 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
         records=path,
         messages=tuple(messages),
         prompt=(task,) if task and not asked_first else (),
-        group_by=(key,) if key and not any(turns) else (),
+        group_by=(key,) if key and not asked_first else (),
     )
     if len(messages) > 1:
         return row
     figures = "numbers" if best.kind == "texts" else "number"
-    flags = []
-    for column in columns:
-        if _FLAGS.fullmatch(str(column.values)):
-            flags.append(column)
+    flags = [column for column in columns if column.is_flag]
     return replace(
         row,
         reward=_best_path(columns, figures, _REWARDS) or row.reward,
@@ -357,9 +439,10 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
 
 
 def _key(columns: _Columns) -> str:
-    """Return the path of the id of the task; empty if there is none."""
-    for column in columns:
-        if _ID.search(column.path) and len({*map(str, column.values)}) > 1:
+    """Return the path of the id of the task, or of its short name; empty if there is none."""
+    for pattern, column in product(_IDS, columns):
+        several = len({*map(str, column.values)}) > 1
+        if pattern.search(column.path) and (several or len(column.values) == 1):
             return column.path
     return ""
 
@@ -370,8 +453,9 @@ def _is_alone(column: _Column, key: str) -> bool:
         return True
     if not key or "[]" in column.path:
         return False
-    # the number of a row may be that of anything
-    return key not in _ROWS or column.part == "answer" or column.kind == "texts"
+    # any other id, or the number of a row, may be that of anything
+    of_task = _IDS[0].search(key) is not None
+    return of_task or column.part == "answer" or column.kind == "texts"
 
 
 def _written(columns: _Columns, task: str) -> _Columns:
@@ -383,15 +467,21 @@ def _written(columns: _Columns, task: str) -> _Columns:
         [column for column in columns if column.part == part]
         for part in ("answer", "either", "gold", "task", "text")
     ]
+    results = [column for column in columns if column.is_flag]
+    graded = "context" in named or any(part.says(_OUTCOMES) for part in results)
     if any(column.kind == "texts" for column in tasks):
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
         return answers
-    graded = not named.isdisjoint(("context", *_OUTCOMES))
-    if gold or (either and graded):
+    if either and (gold or graded):
         return either
-    return _only(either + others, columns)
+    if gold and not graded:
+        return []
+    stages = [
+        part for part in columns if "[]" in part.path and part.says(_STEPS)
+    ]
+    return [] if stages else _only(either + others, columns)
 
 
 def _only(columns: _Columns, beside: _Columns) -> _Columns:
