@@ -168,7 +168,6 @@ def check(settings: ScoreSettings, options: Options) -> int:
             stack,
             add_problem,
             on_record=notes.add,
-            on_again=notes.again,
         )
         ledger = None
         used = any(judge.model not in EMBEDDED for judge in settings.judges)

@@ -311,9 +311,9 @@ class _Writer:
                     dump(path),
                     _strict(now) or b"null",
                 )
-            named = before.get("reward_path")
-            if not is_text(named):  # older files do not say
-                named = path if at == -1 else ""
+            named = before.get("reward_path", path)
+            if not is_text(named):
+                named = ""
             first_reward = _stated(original) or reward
             return _Rewards(first_reward, reward, named, others)
         return _Rewards(now, now, path)
@@ -374,13 +374,11 @@ def _with_line(
         return _list_of([line]) if line else old
     if old[:1] != b"[":
         return old
-    spans = read_array(old, 0)
     mark = dump(_LOG)[:-1]
-    is_ours = [old.startswith(mark, start) for start, _ in spans]
-    patches = Patches(old)
-    patches.drop(spans, is_ours)
+    lines = []
+    for start, end in read_array(old, 0):
+        if not old.startswith(mark, start):
+            lines.append(old[start:end])
     if line:
-        behind = spans[-1][1] if spans else 1
-        between = b"" if all(is_ours) else b", "
-        patches.replace(behind, behind, between + line)
-    return patches.apply()
+        lines.append(line)
+    return _list_of(lines)

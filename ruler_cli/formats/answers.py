@@ -51,12 +51,11 @@ from ruler_cli.formats.chat import (
     with_calls,
 )
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import (
     ANSWER_LISTS,
     ANSWERS,
     FURTHER_PROMPTS,
-    PROBLEMS,
 )
 from ruler_cli.formats.paths import Rollouts, is_text_list
 from ruler_cli.messages.content import Messages, new_turn, text_of
@@ -76,17 +75,6 @@ def with_member(record: JsonObject, rollout: Rollout) -> Rollout:
     i = int(rollout.places[0][1])
     answer = record["resps"][0][i]
     return replace(rollout, member=hashed_key(str(i), answer))
-
-
-_ARGUMENTS = ("arguments.gen_args_0.arg_0", "arguments.0.0")
-
-
-def lm_eval_key(record: JsonObject) -> str | None:
-    """Return the document and a hash of its prompt: documents are counted anew in each task."""
-    if record.get("doc_id") is None:
-        return None
-    asked = hashed_key("prompt", first_at(record, *_ARGUMENTS, "doc"))
-    return f"{key_text(record['doc_id'])} {asked}"
 
 
 def _list_path(record: JsonObject) -> Path:
@@ -390,13 +378,3 @@ def is_preference(record: JsonObject) -> bool:
             return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))
-
-
-def is_code_sample(record: JsonObject) -> bool:
-    """Return whether a record is a sample of HumanEval or EvalPlus, or what their graders make of it."""
-    has_problem = any(name in record for name in PROBLEMS)
-    if "completion" in record:
-        has_answer = is_text(record["completion"])
-    else:
-        has_answer = is_text(record.get("solution")) and not has_problem
-    return has_answer and (not has_problem or "passed" in record)

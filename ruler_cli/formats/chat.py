@@ -54,6 +54,7 @@ from ruler_cli.messages.conversations import (
     prompt_turns,
     with_system,
 )
+from ruler_cli.messages.dialects import messages_of
 from ruler_cli.messages.names import (
     AGENT_ROLES,
     CALL_KEYS,
@@ -122,13 +123,6 @@ _ANSWER_KEYS = frozenset(
         "role text message choices candidates generated_text completion response final_text"
     )
 ).union(CONTENTS)
-_HOLDERS = words("message choices output body candidates")
-"""Members of an API's response that hold the answer as an object or a list."""
-_TEXTS = words(
-    "text content generated_text output_text completion response message final_text",
-)
-"""Members that hold it as a text or parts."""
-_PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
 def answer_turns(
@@ -161,53 +155,23 @@ def find_answer(value: Any, where: str) -> Messages | None:
     """
     if is_text(value):
         return [new_turn("assistant", value)]
-    if is_object(value) and is_list(value.get("parts")):
-        value = {"role": "assistant", **value}
     listed = [value] if is_object(value) else items(value)
     if turns := named_turns(listed):
         return turns
-    if is_object(value):
-        return _answer_in(value, where)
-    if not listed:
-        return None
-    if all(map(_is_part, listed)):
-        return [new_turn("assistant", listed)]
-    if all(map(_is_turn, listed)):
+    if listed and all(map(_is_turn, listed)):
         return check_messages(listed, where)
-    if len(listed) == 1:
-        return find_answer(listed[0], f"{where}[0]")
-    if all(map(is_answer, listed)):
+    choices = listed
+    if is_object(value):
+        choices = items(first_of(value, ("choices", "candidates")))
+    if len(choices) > 1 and all(map(is_answer, choices)):
         raise UnreadableError(
-            f"has {len(listed)} answers in `{where}` where one conversation should end; write a rollout for each"
+            f"has {len(choices)} answers in `{where}` where one conversation should end; write a rollout for each"
         )
-    return None
-
-
-def _is_part(value: Any) -> bool:
-    return lookup(value, "type") in _PARTS and "role" not in value
+    return messages_of(value, "assistant")
 
 
 def _is_turn(value: Any) -> bool:
     return is_object(value) and bool({"role", "type"} & value.keys())
-
-
-def _answer_in(value: JsonObject, where: str) -> Messages | None:
-    """Return the one answer in a message or an API's response; None if it holds none."""
-    if is_text(value.get("role")):
-        return check_messages([value], where)
-    # a list at `content` is of parts
-    held = [value.get(name) for name in _HOLDERS]
-    held += objects([value.get("content")])
-    for inner in held:
-        is_holder = isinstance(inner, dict | list)
-        if is_holder and (answer := find_answer(inner, where)):
-            return answer
-    stated = map(value.get, _TEXTS)
-    content = first(text for text in stated if is_text(text) or items(text))
-    more = {name: value.get(name) for name in CONTENTS[1:]}
-    if content is None and not any(more.values()):
-        return None
-    return [new_turn("assistant", content, **more)]
 
 
 def with_calls(record: JsonObject, answer: Messages) -> Messages:

@@ -128,38 +128,35 @@ class Format(RecordPaths):
         """The paths at which a group key may stand, the best first."""
         return alternatives(paths(self.group_by))
 
-    def original_in(
-        self,
-        before: JsonObject,
-        now: Any,
-    ) -> int | None:
+    def original_in(self, before: JsonObject, now: Any) -> int | None:
         """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
 
         It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
         """
-        place = parts(self.read_at or self.reward)
-        places = []
-        for reward in items(before.get("rewards")):
+        field = self.read_at or self.reward
+        place = parts(field)
+        rewards = items(before.get("rewards"))
+        for number, reward in enumerate(rewards):
             path = lookup(reward, "path")
-            places.append(parts(path) if is_text(path) else None)
-        if place in places:
-            return places.index(place)
-        first = before.get("reward_path")  # older files do not say
-        if first is not None and (not is_text(first) or parts(first) != place):
+            if is_text(path) and parts(path) == place:
+                return number
+        # metrics do not say of which field the first reward is
+        first = before.get("reward_path", field)
+        if not is_text(first) or parts(first) != place:
             return None
-        if self.elsewhere or (first is not None and places):
+        if self.elsewhere or rewards:
             return -1
+        # another program may have written a reward over the score
         score = before.get("score", before.get("ruler_score"))
-        text = self.lost
-        if isinstance(score, int | float):
-            text = self.written.replace(b"%s", dump(score))
-        left = parse_value(text or b"null")
-        stays = first is not None and now == before.get("independent_reward")
-        is_ours = stays or now in (None, left)
-        if isinstance(now, float) and isinstance(left, float):
+        left = self.lost or b"null"
+        if score is not None:
+            left = self.written.replace(b"%s", dump(score))
+        score = parse_value(left)
+        if isinstance(now, float) and isinstance(score, float):
             # it may have been rounded
-            is_ours |= isclose(now, left, rel_tol=1e-6)
-        return -1 if is_ours else None
+            return -1 if isclose(now, score, rel_tol=1e-6) else None
+        written = (None, score, before.get("independent_reward"))
+        return -1 if now in written else None
 
 
 def holds(record: JsonObject, terms: str) -> bool:

@@ -38,12 +38,14 @@ class GroupKey:
 
     `name` is for messages: a path, several with ` + ` between them, PROMPT_HASH, GIVEN, or what a format computes.
     The key are the values at all `paths` together; without any it stands nowhere in the record. `of_item`: it is the
-    prompt, with that value if the record has it.
+    prompt, with that value if the record has it. The text at `written` comes first: the key by which an earlier run
+    grouped the record, perhaps among several files.
     """
 
     name: str
     paths: Sequence[str] = ()
     of_item: bool = False
+    written: str = ""
 
     @classmethod
     def of_paths(cls, *paths: str) -> GroupKey:
@@ -77,7 +79,7 @@ def key_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-_NOT_IN_KEY = {"role", "content", "type", "id"}
+_NOT_IN_KEY = {"role", "name", "content", "type", "id"}
 
 
 def prompt_key(rollout: Rollout, step: Any) -> str:
@@ -93,12 +95,11 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     for message in task:
         content = message.get("content")
         part = [message.get("role"), content]
-        excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
         # without content, or with calls, other fields alone tell two messages apart
         if content is None or message.get("tool_calls"):
             fields = {}
             for key, value in message.items():
-                if value and key not in excluded:
+                if value and key not in _NOT_IN_KEY:
                     fields[key] = value
             if fields:
                 part.append(fields)

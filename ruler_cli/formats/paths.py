@@ -17,6 +17,7 @@ from ruler_cli.files.values import (
     is_text,
     items,
     lookup,
+    value_at,
 )
 from ruler_cli.types import Rollout
 
@@ -122,9 +123,7 @@ def _item(
     if mark == "{}" and is_object(holder):
         inner = holder.get(str(number))
         return None if inner is None else _entry(number, inner)
-    listed = items(holder)
-    is_listed = isinstance(number, int) and number < len(listed)
-    return listed[int(number)] if is_listed else None
+    return value_at(items(holder), (number,))
 
 
 def present(record: JsonObject, names: str) -> str:
@@ -221,9 +220,7 @@ class RolloutPaths:
         if not self.is_listed:
             holder = rollout_object(self.record, self.rollout)
             return lookup(holder, path)
-        number = int(self.rollout.path[0])
-        listed = items(lookup(self.record, path))
-        return listed[number] if number < len(listed) else None
+        return value_at(items(lookup(self.record, path)), self.rollout.path[:1])
 
     def at(self, names: str) -> Any:
         """Return the value at a path below the rollout, else below the record itself.

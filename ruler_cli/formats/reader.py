@@ -250,34 +250,22 @@ class Reader:
         now = reward
         if form.reward and not form.elsewhere:
             now = values.own(form.reward)
-        first_reward = annotation.get("independent_reward")
         at = form.original_in(annotation, now)
-        if annotation.get("reward_path") is None and first_reward is not None:
-            at = -1  # an older file does not say of which field it is
         if at is None:
             return reward
-        return (
-            first_reward if at < 0 else annotation["rewards"][at].get("value")
-        )
+        if at < 0:
+            return annotation.get("independent_reward")
+        return annotation["rewards"][at].get("value")
 
     def _ending(self, values: RolloutPaths) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
-        names = self.format.ended
-        both = values.record
-        inner = rollout_object(both, values.rollout)
-        if inner is not both and is_object(inner):
-            both = {**both, **inner}
-        # most records have none of the keys, and most objects none of the members
-        paths = []
-        for key, member, path in _places(names):
-            holder = both.get(key)
-            if holder is None:
-                continue
-            if not member or type(holder) is not dict or member in holder:
-                paths.append(path)
-        if self.format.listed or LISTS.search(names):
-            return first_ending(paths, values.at)
-        return first_ending(paths, partial(lookup, both))
+        keys = {*values.record}
+        inner = rollout_object(values.record, values.rollout)
+        if is_object(inner):
+            keys.update(inner)
+        # most records have none of the keys
+        paths = [path for key, path in _keyed(self.format.ended) if key in keys]
+        return first_ending(paths, values.at)
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
@@ -343,6 +331,9 @@ class Reader:
     ) -> str:
         group = self.format.shape == "group"
         rule = self.group_key
+        written = rule.written and lookup(value, rule.written)
+        if written and is_text(written):
+            return written
         key = rule.value(lambda path: lookup(value, present(value, path)))
         if key is None and group and rollouts:
             first_rollout = rollout_object(value, rollouts[0])
@@ -404,13 +395,11 @@ class Reader:
 
 
 @cache
-def _places(names: str) -> list[tuple[str, str, str]]:
-    """Return each of several paths behind its first two keys, the second empty if there is none."""
-    places = []
-    for path in names.split("|"):
-        key, *members = map(str, parts(path))
-        places.append((key, members[0] if members else "", path))
-    return places
+def _keyed(names: str) -> list[tuple[str, str]]:
+    """Return each of several paths behind its first key."""
+    return [
+        (str(parts(first_list(path))[0]), path) for path in names.split("|")
+    ]
 
 
 def _is_deep(value: Any, levels: int = 200) -> bool:
@@ -423,10 +412,8 @@ def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is not an object."""
     if rollout.error is not None:
         return rollout
-    kinds = {*map(type, rollout.messages)}
-    for history in rollout.histories:
-        kinds.update(map(type, history))
-    if kinds <= {dict}:
+    turns = itertools.chain(rollout.messages, *rollout.histories)
+    if {*map(type, turns)} <= {dict}:
         reason = nothing_to_judge(rollout)
     else:
         reason = "has a message that is not a JSON object"
@@ -479,15 +466,14 @@ def detect(
     keys = paths(row.group_by)
     reader = Reader(
         chosen,
-        GroupKey.of_paths(*keys) if keys else _key_rule(chosen, records),
+        GroupKey.of_paths(*keys) if keys else GroupKey(PROMPT_HASH),
         {"outcome": row.outcome} if row.outcome else {},
         row.tools,
         row.reference,
         paths(row.prompt),
     )
     if not keys:
-        reader = replace(reader, group_key=_item_key(reader, records))
-        reader = replace(reader, group_key=_scored_key(reader, records))
+        reader = replace(reader, group_key=_key_rule(reader, records))
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader)
@@ -634,21 +620,27 @@ def _unknown_shape(
     return unknown
 
 
-def _key_rule(chosen: Format, records: Records) -> GroupKey:
-    for _, record in records:
+def _key_rule(reader: Reader, records: Records) -> GroupKey:
+    """Return the rule of the group key: what the format computes, a field, or the prompt, with the id of its item."""
+    form = reader.format
+    written = ""
+    if form.shape == "trajectory":
+        written = f"{form.ruler}.group.key"
+    for _, value in records:
         with suppress(*UNFIT):
-            if key_of(chosen, record) is not None:
-                return GroupKey(chosen.key_description)
-    for path in chosen.key_paths:
-        if any(lookup(record, path) is not None for _, record in records):
-            return GroupKey.of_paths(path)
-    return GroupKey(PROMPT_HASH)
+            if key_of(form, value) is not None:
+                return GroupKey(form.key_description, written=written)
+    for path in form.key_paths:
+        if any(lookup(value, path) is not None for _, value in records):
+            return GroupKey(path, (path,), written=written)
+    name = written and _item_path(reader, records)
+    if name:
+        return GroupKey(name, (name,), of_item=True, written=written)
+    return GroupKey(PROMPT_HASH, written=written)
 
 
-def _item_key(reader: Reader, records: Records) -> GroupKey:
-    """Return the rule of the prompt with the id of its item, if records have one; else the reader's rule."""
-    if not reader.by_prompt or reader.format.shape != "trajectory":
-        return reader.group_key
+def _item_path(reader: Reader, records: Records) -> str:
+    """Return the field of the id of a prompt's item; empty if records have none."""
     prompt_of = {record.line: record.key for record in _read(reader, records)}
     for name in (*ITEM_IDS, *REPEATED_IDS):
         pairs = set()
@@ -659,21 +651,8 @@ def _item_key(reader: Reader, records: Records) -> GroupKey:
         # several records have the same id, all with one prompt, and a prompt has several ids
         repeated = len(prompts) < len(ids) == len(pairs) < len(records)
         if repeated or (pairs and name in ITEM_IDS):
-            return GroupKey(name, (name,), of_item=True)
-    return reader.group_key
-
-
-def _scored_key(reader: Reader, records: Records) -> GroupKey:
-    """Return the rule of the group key that an earlier run wrote, if its groups differ from the reader's.
-
-    They differ if that run read several files and added labels to their keys. Else return the reader's key.
-    """
-    path = f"{reader.format.ruler}.group.key"
-    keys = [lookup(record, path) for _, record in records]
-    if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
-        return reader.group_key
-    is_same = keys == [record.key for record in _read(reader, records)]
-    return reader.group_key if is_same else GroupKey.of_paths(path)
+            return name
+    return ""
 
 
 _REFUSED = "messages answers prompt tools reference group_by outcome"
@@ -693,7 +672,10 @@ def _refuse_paths(
         problem = "is for dumps that no format fits"
         path = paths(settings.messages)[0]
         raise UsageError(problem, remedy, place=f"--messages {path}")
-    whole = _holders(values)
+    # records, and the trajectories in them
+    whole = [*values]
+    for value in values:
+        whole += items(value.get("trajectories"))
     for name_of in words(_REFUSED):
         places = values if name_of in ("messages", "answers") else whole
         for path in filter(None, paths(getattr(row, name_of))):
@@ -704,20 +686,12 @@ def _refuse_paths(
             field = settings.outcome_option if name_of == "outcome" else name_of
             where = f"[formats.{settings.format}] {field}"
             if flag:
-                where = f"{option_name(field)} {path}"
+                where = option_name(field)
             raise UsageError(
-                f"none of the first records has {'it' if flag else f'`{path}`'}",
+                "none of the first records has it",
                 keys,
-                place=f"{name}: {where}",
+                place=f"{name}: {where} {path}",
             )
-
-
-def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """Return records, and the trajectories in them."""
-    holders = [*values]
-    for value in values:
-        holders += items(value.get("trajectories"))
-    return holders
 
 
 def _lack(
@@ -789,7 +763,7 @@ def _is_free(reader: Reader, path: str) -> bool:
         taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]
     for path_read in filter(None, taken):
         start = parts(first_list(path_read))
-        shorter = min(len(start), len(place))
-        if start[:shorter] == place[:shorter]:
+        # either leads into the value at the other
+        if start[: len(place)] == place[: len(start)]:
             return False
     return True

@@ -19,6 +19,7 @@ from ruler_cli.files.values import (
     items,
     json_value,
     lookup,
+    objects,
     parts,
 )
 from ruler_cli.formats.chat import (
@@ -76,8 +77,7 @@ def read_row(
     sources = [*_sources(form, record)]
     head = first_list(present(record, _paths(form)[0]))
     if not sources and not is_list(lookup(record, head)):
-        cause = form.cause and f" ({form.cause})"
-        raise UnreadableError(f"has no list `{head}`{cause}")
+        raise UnreadableError(f"has no list `{head}`{form.cause}")
     beside = (*paths(form.prompt), form.outcome, form.tools)
     check_lists(record, [places for _, places, _ in sources], beside)
     holder = () if form.listed else tuple(map(str, parts(head)))
@@ -200,9 +200,8 @@ def _answer(
 def _is_structured(value: Any) -> bool:
     """Return whether a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
     listed = [value] if is_object(value) else items(value)
-    for part in listed:
-        if not is_object(part) or is_answer(part):
-            return False
+    if objects(listed) != listed or any(map(is_answer, listed)):
+        return False
     return bool(listed) and named_turns(listed) is None
 
 
@@ -213,21 +212,12 @@ def _conversation(
     value: Any,
 ) -> Rollout:
     if not value:
-        cause = form.cause and f" ({form.cause})"
-        raise UnreadableError(f"has no messages in `{path}`{cause}")
+        raise UnreadableError(f"has no messages in `{path}`{form.cause}")
     listed = items(json_value(value))
     several = any(listed) and all(map(is_list, listed))
     *earlier, value = filter(None, listed) if several else [value]
     histories = tuple(chat_turns(part, path) for part in earlier)
     turns = chat_turns(value, path)
-    if form.calls:
-        turns = [*map(dict, turns)]
-        for turn in turns:
-            # calls get the usual name
-            calls = json_value(lookup(turn, form.calls), text=True)
-            turn.pop(form.calls, None)
-            if calls is not None:
-                turn["tool_calls"] = calls if is_list(calls) else [calls]
     if turns is not value and not form.prompt:
         turns = with_task(record, turns)
     return read_conversation(_holder(record, path), turns, histories=histories)
@@ -249,13 +239,12 @@ def row_format(
     """
     listed_paths = [*_paths(row)]
     values = []
+    pieces = []
     for record in records:
         for *_, value in _sources(row, record):
             if value is not None:
                 values.append(value)
-    pieces = []
-    for value in values:
-        pieces += value if is_list(value) else [value]
+                pieces += value if is_list(value) else [value]
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     listed_first = items(first(values))
     item = first(listed_first)
@@ -264,13 +253,12 @@ def row_format(
         is_rollout = is_answer(item) and named_turns(listed_first) is None
     if len(listed_paths) == 1 and is_rollout:
         listed_paths = [f"{listed_paths[0]}[]"]
-    several = len(listed_paths) > 1 or LISTS.search(listed_paths[0]) is not None
+    single = len(listed_paths) == 1
+    several = not single or LISTS.search(listed_paths[0]) is not None
     holder, _, rest = listed_paths[0].partition("[].")
     # a rollout is an object of its own if it is in a list of the record, else an item of lists
-    objects = (
-        len(listed_paths) == 1 and rest and not LISTS.search(holder + rest)
-    )
-    listed = several and not (objects and len(parts(holder)) == 1)
+    nested = "." in holder or LISTS.search(holder + rest)
+    listed = several and not (single and rest and not nested)
     # a path with `[]` is read; what is written has one place
     reward = row.reward if listed else row.reward.removeprefix(f"{holder}[].")
     if reward == "reward" or LISTS.search(reward):
@@ -315,9 +303,8 @@ def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:
     """Return the format of a program's own reader."""
     several = False
     for record in records:
-        with suppress(
-            *UNFIT
-        ):  # one that it cannot read is reported when it is read
+        # one that it cannot read is reported when it is read
+        with suppress(*UNFIT):
             several = is_list(read(record))
             break
 
@@ -325,10 +312,8 @@ def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:
         trajectories = read(record)
         if not several:
             return read_single(trajectories)
-        return [
-            read_trajectory(trajectory, (i,))
-            for i, trajectory in enumerate(items(trajectories))
-        ]
+        listed = enumerate(items(trajectories))
+        return [read_trajectory(trajectory, (i,)) for i, trajectory in listed]
 
     return Format(
         "a reader of your own",

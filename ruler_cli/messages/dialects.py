@@ -45,20 +45,10 @@ from ruler_cli.messages.content import (
 )
 from ruler_cli.messages.conversations import with_system
 from ruler_cli.messages.form import Message
-from ruler_cli.messages.names import THOUGHT_KEYS, kind_of
-from ruler_cli.messages.parts import normalize_call, normalize_part, pick
+from ruler_cli.messages.names import ROLES, THOUGHT_KEYS, kind_of
+from ruler_cli.messages.parts import normalize_part
 from ruler_cli.messages.read import read_message
 
-_ROLES = {
-    "human": "user",
-    "ai": "assistant",
-    "model": "assistant",
-    "system": "system",
-    "developer": "developer",
-    "tool": "tool",
-    "function": "tool",
-}
-"""Speakers of LangChain's messages and of Gemini's → the role of a chat message."""
 _ITEM = re.compile("(?!tool_call).+_call(_output)?|reasoning|message")
 """Items of OpenAI's Responses, which render as they are."""
 _CONTENTS = frozenset(
@@ -75,7 +65,8 @@ _CHOICES = words(
     "choices.0.message candidates.0.content generations.0.0.message choices.0.text generations.0.0.text"
 )
 _ANSWERS = words(
-    "messages message content output outputs text response answer result"
+    "messages message content output outputs text response answer result generated_text output_text completion "
+    "final_text"
 )
 
 
@@ -139,6 +130,8 @@ def _asked(body: JsonObject) -> Messages | None:
 def _answered(body: JsonObject) -> Messages | None:
     """The answer in the body of a response."""
     choice = first_at(body, *_CHOICES)
+    if choice is None and calls_of(body):
+        choice = body
     if is_object(choice):
         role = {} if "kwargs" in choice else {"role": "assistant"}
         return normalize_message({**role, **choice})
@@ -186,10 +179,11 @@ def is_message(value: Any) -> bool:
     if is_text(value.get("role")):
         return bool(_CONTENTS & value.keys())
     kind, body = langchain_body(value)
-    if _speaker(kind) in _ROLES and kind != "model":
+    if _ITEM.fullmatch(str(kind)) and not is_list(value.get("parts")):
+        return True
+    if _speaker(kind) in ROLES and kind != "model":
         return body is not value or "content" in value
-    responses = _ITEM.fullmatch(str(kind)) and not is_list(value.get("parts"))
-    return responses or is_text(lookup(value, "message.role"))
+    return is_text(lookup(value, "message.role"))
 
 
 def _speaker(kind: Any) -> str:
@@ -210,12 +204,17 @@ def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
     return kind if is_text(kind) else None, body
 
 
+def _without_prefixes(value: Any) -> Any:
+    """Return an object without what stands before the last dot of its keys, as Phoenix writes it in tables."""
+    if not is_object(value):
+        return value
+    return {key.rpartition(".")[2]: inner for key, inner in value.items()}
+
+
 def normalize_message(value: JsonObject) -> Messages:
     """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
     # OpenInference as Phoenix writes it in tables
-    value = {
-        key.removeprefix("message."): inner for key, inner in value.items()
-    }
+    value = _without_prefixes(value)
     if is_object(value.get("message")):
         value = value["message"]  # OpenInference; a choice of OpenAI's
     role = value.get("role")
@@ -225,31 +224,27 @@ def normalize_message(value: JsonObject) -> Messages:
         if _ITEM.fullmatch(str(kind)):
             return [value]
         role = body.get("role") or kind
-        if _speaker(kind) in _ROLES:
+        if _speaker(kind) in ROLES:
             role = kind
-    role = _ROLES.get(_speaker(role), str(role))
+    role = ROLES.get(_speaker(role), str(role))
     content = first_of(body, ("content", "parts", "contents", "text"))
     if content is body.get("parts"):
         content = json_value(content, text=True)
     content = items(lookup(content, "parts")) or content
     if role == "tool" and lookup(content, "type") == "function":
         return []
-    calls = []
     made = [*calls_of(body), *items(body.get("invalid_tool_calls"))]
-    for call in made:
-        calls.append(normalize_call(call) if is_object(call) else call)
+    calls = [*map(_without_prefixes, made)]
     if is_list(content):
-        content = [*map(normalize_part, content)]
+        content = [*map(normalize_part, map(_without_prefixes, content))]
         kinds = [kind_of(part) for part in objects(content)]
         if role == "tool" and "call" in kinds:
             role = "assistant"
         elif role == "tool" and "tool" in kinds:
             role = "user"
-        if len(content) == 1 and lookup(content, "0.type") == "text":
-            content = content[0]["text"]
-    thought = first_of(body, THOUGHT_KEYS) or lookup(
-        body, "additional_kwargs.reasoning_content"
-    )
+        text = lookup(content, "0.text")
+        if len(content) == 1 and kinds == [""] and is_text(text):
+            content = text
     turn = new_turn(
         role,
         content,
@@ -257,16 +252,19 @@ def normalize_message(value: JsonObject) -> Messages:
         tool_call_id=body.get("tool_call_id"),
         refusal=body.get("refusal"),
         tool_calls=calls,
-        reasoning_content=thought,
+        reasoning_content=first_of(body, THOUGHT_KEYS),
     )
     return [turn]
+
+
+_DECLARED = words("function_declarations functionDeclarations")
 
 
 def offered_tools(value: Any) -> list[Any]:
     """The tools of an input, from the request or from among its messages."""
     declared: list[Any] = []
     for tool in items(first_at(value, "tools", "config.tools")):
-        declared += pick(tool, "function_declarations") or [tool]
+        declared += items(first_at(tool, *_DECLARED)) or [tool]
     if declared:
         return declared
     messages = objects(lookup(value, "messages") or value)

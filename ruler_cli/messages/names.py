@@ -101,8 +101,14 @@ def kind_of(part: JsonObject) -> str:
 
 
 @lru_cache(1024)
+def snake_case(name: str) -> str:
+    """Return a name in small letters with `_` between its words."""
+    return _NEW_WORD.sub("_", name).lower()
+
+
+@lru_cache(1024)
 def _meaning(kind: str) -> str:
-    plain = _NEW_WORD.sub("_", kind).lower().removesuffix("_message")
+    plain = snake_case(kind).removesuffix("_message")
     for meaning, pattern in _KINDS.items():
         if re.fullmatch(pattern, plain):
             return meaning
@@ -119,7 +125,8 @@ def words_of(key: str) -> frozenset[str]:
 _SPEAKERS = {
     "user": "human user prompter question customer caller",
     "assistant": "robot gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
-    "system": "system developer",
+    "system": "system",
+    "developer": "developer",
     "tool": "tool observation function function_response tool_response api environment",
 }
 ROLES = {

@@ -20,7 +20,13 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.messages.content import Turn, calls_of, json_inside, new_turn
-from ruler_cli.messages.names import KIND_KEYS, OTHERS, TYPED, kind_of
+from ruler_cli.messages.names import (
+    KIND_KEYS,
+    OTHERS,
+    TYPED,
+    kind_of,
+    snake_case,
+)
 
 NAMES = words("name toolName tool_name tool function_name api_name function")
 IDS = words("tool_use_id tool_call_id toolCallId toolUseId call_id id")
@@ -54,11 +60,7 @@ def flat_call(call: JsonObject) -> Turn:
 
 def normalize_call(call: JsonObject) -> Turn:
     """A tool call of any dialect, with `function` inside it, flat, or below `tool_call`."""
-    fields = {
-        key.removeprefix("tool_call.").removeprefix("function."): value
-        for key, value in call.items()
-    }
-    fields = flat_call(fields)
+    fields = flat_call(call)
     name = first(filter(is_text, map(fields.get, NAMES)))
     return {
         "id": first_of(fields, IDS) or name,
@@ -81,59 +83,35 @@ def call_turn(value: Any) -> Turn | None:
 
 
 def normalize_part(part: Any) -> Any:
-    """A part of a message as one with a type, if it has none, and as text if it is that alone."""
+    """Return a part of a message with its type, whatever its dialect calls that; a text as it is."""
     part = lookup(part, "message_content") or part
     if not is_object(part):
         return part
-    part = {
-        key.removeprefix("message_content."): value
-        for key, value in part.items()
-    }
-    for name in _UNTYPED:
-        inner = pick(part, name)
-        if not is_object(inner) or not inner:
-            continue
-        kind = name
-        if name == "inline_data":
-            kind = str(pick(inner, "mime_type"))
-            inner = {name: inner}
-        elif "code" in name:  # Gemini's own
-            inner = {"name": "code", "arguments": inner, "content": inner}
-        # the name of a tool stands for an id
-        return {"type": kind, "id": inner.get("name"), **inner}
-    kind = first_stated(part, KIND_KEYS)
-    text = part.get("text")
     if part.get("thought") is True:
-        return {"type": "thinking", "thinking": text or ""}
-    if kind == "function":
-        return {"type": "tool_use", **normalize_call(part)}
-    if kind == "text" and text is None:
-        text = part.get("content")
-    if kind in (None, "text", "input_text", "output_text") and is_text(text):
-        return {"type": "text", "text": text}
+        return {"type": "thinking", "thinking": part.get("text") or ""}
+    if part.get("text") is not None:
+        return part
+    kind = first_stated(part, KIND_KEYS)
+    if kind == "text" and is_text(part.get("content")):
+        return {"type": kind, "text": part["content"]}
+    if kind is not None:
+        return {"type": kind, **part}
+    for key, inner in part.items():
+        name = snake_case(key)
+        if name not in _UNTYPED or not is_object(inner) or not inner:
+            continue
+        if "code" in name:  # Gemini's own
+            inner = {"name": "code", "arguments": inner, "content": inner}  # noqa: PLW2901
+        # the name of a tool stands for an id
+        return {"type": name, "id": inner.get("name"), **inner}
     return part
 
 
 _UNTYPED = words(
     "function_call function_response tool_use tool_call tool_result tool_call_result reasoning_content executable_code "
-    "code_execution_result inline_data"
+    "code_execution_result"
 )
 """Parts of a message of Gemini's and Bedrock's, which have no type but this name."""
-
-
-def pick(value: Any, name: str) -> Any:
-    """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
-    first_word, *more = name.split("_")
-    capitals = map(str.capitalize, more)
-    return first_at(value, name, first_word + "".join(capitals))
-
-
-def typed_part(part: Any) -> Any:
-    """Return a part with its type, whatever its dialect calls that; a text as it is."""
-    if not is_object(part) or "text" in part:
-        return part
-    kind = first_stated(part, KIND_KEYS)
-    return normalize_part(part) if kind is None else {"type": kind, **part}
 
 
 def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:

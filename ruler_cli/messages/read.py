@@ -54,8 +54,8 @@ from ruler_cli.messages.parts import (
     RETURNED,
     as_usual,
     flat_call,
+    normalize_part,
     thought_of,
-    typed_part,
     typed_turn,
 )
 from ruler_cli.messages.pictures import MARKDOWN, markdown_pieces, medium_of
@@ -100,7 +100,7 @@ def read_messages(messages: Iterable[JsonObject]) -> Conversation:
 
 def _has_result(part: Any) -> bool:
     """Return whether a part is a result, or a call with its result."""
-    kind = kind_of(typed_part(part)) if is_object(part) else ""
+    kind = kind_of(normalize_part(part)) if is_object(part) else ""
     is_answered = kind == "call" and first_stated(part, RESULTS) is not None
     return kind == "tool" or is_answered
 
@@ -286,7 +286,7 @@ class _MessageReader:
         calls = []
         results = []
         for item in content:
-            part = typed_part(item)
+            part = normalize_part(item)
             kind = kind_of(part) if is_object(part) else ""
             if kind == "call":
                 calls.append(self._call(part))

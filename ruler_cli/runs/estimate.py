@@ -397,10 +397,6 @@ class InputCounts:
     example: tuple[Record, Rollout] | None = None
     own_rubrics: int = 0
 
-    def again(self) -> None:
-        """Start over, because the grouping changed; problems are reported already."""
-        vars(self).update(vars(InputCounts(lambda _: None)))
-
     def add(self, record: Record, rollouts: int) -> None:
         """Add one record; `rollouts` is the number of rollouts that begin in it."""
         line = record.line

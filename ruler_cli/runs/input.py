@@ -355,7 +355,6 @@ class Input:
         reader: Reader,
         on_problem: OnProblem,
         on_record: OnRecord,
-        on_again: Callable[[], None],
     ) -> None:
         """Survey all records of a file, twice if files count their keys anew."""
         container = self.container
@@ -377,8 +376,7 @@ class Input:
             within = labelled(reader, container.tasks(), read.index)
             if within is not None:
                 # a second look, since other records belong together now
-                on_again()
-                read = self.new_survey(within, on_record)
+                read = self.new_survey(within)
                 self._survey(read, copy, _ignore)
         if read.records == 0:
             problem = f"none of its {container.unit}s can be read"
@@ -571,7 +569,6 @@ def open_input(
     on_problem: OnProblem,
     on_open: Callable[[Container], None] = _ignore,
     on_record: OnRecord = _ignore,
-    on_again: Callable[[], None] = _ignore,
     draw: int | None = None,
     *,
     once: bool = False,
@@ -579,10 +576,9 @@ def open_input(
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
     Each problem and each record is reported once: by the survey of a file, or as a stream is read. `on_open`
-    gets the container before its records are read. A shard reports its own problems only. `on_again`: all
-    records are reported once more, with other groups; problems are not. With `draw`, a seed, the groups of a
-    file come in an order that only it and their contents decide; UsageError for a pipe. `once`: a file whose lines are
-    groups may be read as it comes.
+    gets the container before its records are read. A shard reports its own problems only. With `draw`, a seed, the
+    groups of a file come in an order that only it and their contents decide; UsageError for a pipe. `once`: a file
+    whose lines are groups may be read as it comes.
     """
     shard = settings.shard
     keep = settings.grouping == "scattered" and draw is None
@@ -628,7 +624,7 @@ def open_input(
     part = shard is not None or settings.limit is not None or draw is not None
     if once and not part and opened.look_at_lines(reader, report):
         return opened
-    opened.look(reader, report, on_record, on_again)
+    opened.look(reader, report, on_record)
     return opened
 
 

@@ -582,9 +582,9 @@ class RecordPaths(Section):
     `messages` are conversations, or answers; a text at `answers`, which are read where there are no `messages`, is
     always the agent's own turn. Several paths,
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
-    order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
-    in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group. `ended` are
-    the places of flags and words that say how a rollout ended (see `messages.endings`); the first that says one counts.
+    order. Behind a common list each rollout has the item of its own number. `reference` is the right answer, which
+    only the judge sees. `rubric` is that of the group. `ended` are the places of flags and words that say how a rollout
+    ended (see `messages.endings`); the first that says one counts.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
@@ -596,7 +596,6 @@ class RecordPaths(Section):
     messages: Paths = ()
     answers: Paths = ()
     prompt: Paths = ()
-    calls: str = ""
     tools: str = ""
     reward: str = "reward"
     outcome: str = ""

@@ -342,7 +342,7 @@ def _key_of(form: Format) -> str:
         keys = ["[an id](#ids-and-prompts)"]
     if form.key_description:
         keys = [form.key_description, *keys]
-    if form.group_in_record:
+    if form.shape == "group":
         return ", ".join([*keys, "else the line" if keys else "the line"])
     needed = (
         form.key_paths

@@ -27,7 +27,12 @@ def lines(*filters: str, apart: bool) -> list[dict[str, Any]]:
     """Return two documents with two answers, a line for each filter; `apart` sorts them by filter."""
     answers = {0: ["three", "four"], 1: ["red", "blue"]}
     made = [
-        one(doc_id=i, resps=[answers[i]], filter=name)
+        one(
+            doc_id=i,
+            arguments={"gen_args_0": {"arg_0": f"{i}: {QUESTION}"}},
+            resps=[answers[i]],
+            filter=name,
+        )
         for i in answers
         for name in filters
     ]

@@ -157,22 +157,6 @@ def test_new_reward_between_runs(ruler: Ruler, tmp_path: Path) -> None:
     assert second["ruler"]["rewards"] == []
 
 
-def test_older_files(ruler: Ruler, tmp_path: Path) -> None:
-    """A file of an older schema does not say which field it was, and its rewards are kept all the same."""
-    old = read(ROOT / "tests/data/scored_schema_1.jsonl")[:1]
-    for i, one in enumerate(old[0]["trajectories"]):
-        one["grade"] = i
-    write(tmp_path / "old", old)
-    ruler("score", "old", "a", *SCORE)
-    ruler("score", "old", "b", *SCORE, "--reward", "grade")
-    for name in "ab":
-        for i, one in enumerate(read(tmp_path / name)[0]["trajectories"]):
-            noted = old[0]["trajectories"][i]["ruler"]["independent_reward"]
-            assert one["ruler"]["independent_reward"] == noted
-            kept = [{"path": "grade", "value": i}] if name == "b" else []
-            assert one["ruler"]["rewards"] == kept
-
-
 def test_kept_on_failure(ruler: Ruler, tmp_path: Path) -> None:
     """A second field keeps its own value if its group fails, and not that of the first."""
     write(tmp_path / "g", NATIVE)

@@ -170,7 +170,7 @@ def test_mistakes(ruler: Ruler, tmp_path: Path) -> None:
         ),
         (
             '[formats.x]\nmessages = "runs[].uot"\n',
-            "[formats.x] messages: none of the first records has `runs[].uot`",
+            "[formats.x] messages runs[].uot: none of the first records has it",
         ),
     ):
         (tmp_path / "ruler.toml").write_text(text)

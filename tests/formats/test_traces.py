@@ -11,7 +11,6 @@ import pytest
 
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.events import open_records
-from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.types import Rollout
 from tests.conftest import ROOT
 from tests.formats.changes import keyed, sample
@@ -87,15 +86,6 @@ RUN = {
     "inputs": QUESTION["content"],
     "outputs": REPLY,
 }
-
-
-def test_deep_trace() -> None:
-    """A span in a chain of thousands looks at 200 others."""
-    tool = {"gen_ai.operation.name": "execute_tool"}
-    inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
-    spans = [span(1, None), *inner, call(4000, [QUESTION], [REPLY], 3999)]
-    by_identity = {str(node.identity): node for node in spans_of(spans)}
-    assert len(list(by_identity["0x4000"].around())) == 200
 
 
 OTLP = {"traceId": "t1", "spanId": "1", "attributes": [
@@ -204,5 +194,24 @@ def test_messages_in_an_event() -> None:
     for bodies in ([stated], sides):
         events = [{"name": name, "attributes": body} for body in bodies]
         kind = {"gen_ai.operation.name": "chat"}
-        record = {"spans": [{**chat, "attributes": kind, "events": events}]}
+        spans = [{**chat, "attributes": kind, "events": events}]
+        record = {"trace_id": "t", "spans": spans}
         assert render(rollout(record).messages) == [RENDERED[1], RENDERED[-1]]
+
+
+def test_thoughts_of_responses() -> None:
+    """A thought that the next step leaves out stays, and a result with an id of its own has the tool's name."""
+    asked = {"role": "user", "parts": [{"type": "text", "content": "Go."}]}
+    text = json.dumps([{"type": "summary_text", "text": "I count."}])
+    thought = {"type": "reasoning", "content": text}
+    made = {"type": "tool_call", "id": "fc", "name": "count", "arguments": {}}
+    answer = {"type": "tool_call_response", "id": "call", "response": "7"}
+    turn = {"role": "assistant", "parts": [made]}
+    result = {"role": "tool", "parts": [answer]}
+    first = call(1, [asked], [{**turn, "parts": [thought, made]}])
+    spans = [first, call(2, [asked, turn, result], [REPLY])]
+    lines = render(rollout({"trace_id": "t", "spans": spans}).messages)
+    assert lines[1:-1] == [
+        'assistant thinking: "I count."\ncall count: {}',
+        'tool count: "7"',
+    ]
