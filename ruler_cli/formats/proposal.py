@@ -28,11 +28,11 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
+from ruler_cli.formats.paths import every
 from ruler_cli.formats.reader import detect
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
-from ruler_cli.messages.parts import call_turn
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import Line
 
@@ -46,8 +46,9 @@ _NOTHING = ("", "[]", "{}", "null")
 _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
 """Marks of a key that no path can name."""
 _ABOUT = re.compile(
-    "(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
-    '|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"?$',
+    r"(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
+    r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+"
+    r'|(?<!actual_)(?<!predicted_)(?<!model_)(?<!agent_)(?<!generated_)(?<!output_)calls)"?$',
     re.IGNORECASE,
 )
 """Ends of paths whose value is about the record, and neither a task nor an answer."""
@@ -82,7 +83,6 @@ question ques q ask prompt instruction task query problem issue goal request use
 intent utterance scenario situation statement description claim ticket
 """)
 _REWARDS = words("reward score rating grade")
-_WHOLE = re.compile("total|overall|final")
 _OUTCOMES = words("correct success passed resolved solved correctness")
 _REFERENCES = words(
     "reference ref gold golden gt true truth expected target ideal canonical"
@@ -96,8 +96,6 @@ _GOLD = (
 _SAID = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
-_SETTINGS = words("config setting checkpoint library catalog")
-"""Words of objects without rollouts."""
 _DATA_SET = words("option choice distractor annotator split level")
 """Words of fields that only a data set has: an answer beside them is gold."""
 _NEITHER = (
@@ -113,11 +111,11 @@ faithfulness relevance relevancy obs observation initial
 """Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
-_REASONING = words("reasoning rationale explanation cot")
-"""Words of fields that may end with the answer that is parsed from them."""
-_END = 100
-"""Characters of a text in which its answer stands."""
-_SPOKEN = ("turns", "texts", "text", "calls")
+_REASONING = re.compile(
+    r"(^|\.)((model|llm|agent|raw|full|generated)_)?(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
+)
+"""Paths of texts that may end with the answer that is parsed from them."""
+_SPOKEN = ("turns", "texts", "text")
 
 
 @dataclass(eq=False)
@@ -202,19 +200,16 @@ def propose(values: _Values) -> RecordPaths | None:
     None: no field is clearly an answer.
     """
     for path, records in _records(values):
-        row = _row(path, _columns(records[:_MOST]))
-        if row is not None and (row := _tried(row, records[:_MOST])):
-            return row
+        first = records[:_MOST]
+        row = _row(path, _columns(first))
+        if row is None:
+            continue
+        # figures may make records unreadable
+        bare = replace(row, reward="reward", outcome="")
+        count = _count(bare, first)
+        if count:
+            return row if _count(row, first) == count else bare
     return None
-
-
-def _tried(row: RecordPaths, records: _Values) -> RecordPaths | None:
-    """Return a row without the figures that make records unreadable; None if it reads none."""
-    bare = replace(row, reward="reward", outcome="")
-    count = _count(bare, records)
-    if not count:
-        return None
-    return row if _count(row, records) == count else bare
 
 
 def _count(row: RecordPaths, records: _Values) -> int:
@@ -236,37 +231,35 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
 
     `judged` are the texts in the rollouts of each value: a field that always holds one of them is none.
     """
-    fields: dict[str, tuple[bool, ...]] = {}
+    fields: dict[str, bool] = {}
     for column in _columns(values):
         path = column.whole
         likely = column.part in ("gold", "either") and not column.is_flag
-        named = column.says((*_REFERENCES, *_EITHER))
-        if "[]" in path or not likely or not named:
+        named = column.says((*_REFERENCES, *_EITHER)) and "[]" not in path
+        if not likely or not named:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            is_figure = column.kind not in _SPOKEN
             # an `answer` may be anybody's
-            fields[path] = (
-                column.part == "either",
-                is_figure,
-                not column.says(_EITHER),
-            )
+            unsure = column.part == "either"
+            fields[path] = unsure or column.kind not in _SPOKEN
     return sorted(fields, key=fields.__getitem__)
 
 
 def refuse_tasks(name: str, values: _Values, path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
-    lists = [items(lookup(value, path)) for value in values]
+    holder, _, _ = path.partition("[]")
+    lists = [items(lookup(value, holder)) for value in values]
     row = _row("", _columns([*chain(*lists)][:_MOST]))
     if row is None:
         return
-    for task, rollouts in product(row.prompt, lists):
+    option = "--prompt" if row.prompt else "--group-by"
+    for task, rollouts in product(row.prompt or row.group_by, lists):
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
-        if len(tasks) > 1:
+        if len(tasks) > 1 and not words_of(task).isdisjoint(_TASKS):
             raise UsageError(
                 "is a list whose items are of several tasks, and no group",
-                f"use --set records={path}[], --messages {row.messages[0]} and --prompt {task}",
+                f"use --set records={holder}[], --messages {row.messages[0]} and {option} {task}",
                 place=f"{name}: --messages {path}",
             )
 
@@ -279,24 +272,19 @@ def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
         if inside and objects(inside) == inside:
             yield f"{path}[]", inside
         holders = objects(column)
-        if not holders:
-            continue
-        holder = holders[0]
-        members = [*holder.values()]
-        by_id = bool(members) and objects(members) == members
-        if len(members) == 1:
-            # one alone says its id
-            by_id = by_id and next(iter(holder)) in members[0].values()
-        if by_id and len(column) == 1 and set.intersection(*map(set, members)):
-            # because they have a key in common
-            yield (
-                f"{path}{{}}",
-                [{"key": key, "value": holder[key]} for key in holder],
-            )
-        elif not path:
-            yield "", values
-        for key in islice(holder, _MOST):
-            if words_of(key).isdisjoint(_SETTINGS):
+        for holder in holders[:1]:
+            members = [*holder.values()]
+            by_id = len(column) == 1 and objects(members) == members
+            if len(members) == 1 and by_id:
+                # one alone says its id
+                by_id = next(iter(holder)) in members[0].values()
+            if by_id and members and set.intersection(*map(set, members)):
+                # because they have a key in common
+                entries = every(holder, "{}")
+                yield f"{path}{{}}", [entry for _, entry in entries]
+            elif not path:
+                yield "", values
+            for key in islice(holder, _MOST):
                 below = [value.get(key) for value in holders]
                 queue.append((_below(path, key), below))
         del queue[_MOST:]
@@ -314,20 +302,16 @@ def _columns(records: _Values) -> _Columns:
         for path, kind, value in islice(_fields(record), _FIELDS):
             column = columns.setdefault((path, kind), _Column(path, kind))
             column.values.append(value)
-    half = len(records) / 2
     usual = []
     for column in columns.values():
         empty = [lookup(record, column.path) for record in records].count([])
-        if len(column.values) + empty >= half:
+        if 2 * (len(column.values) + empty) >= len(records):
             usual.append(column)
         if column.kind == "text" and column.is_flag:
             # as a table has them
             column.kind = "number"
-    # those that are not deep come first, and that of the whole before its parts
-    return sorted(
-        usual,
-        key=lambda part: (part.path.count("."), not _WHOLE.search(part.path)),
-    )
+    # those that are not deep come first
+    return sorted(usual, key=lambda column: column.path.count("."))
 
 
 def _fields(
@@ -366,8 +350,6 @@ def _kind(value: Any) -> str:
         return "" if value.strip() in _NOTHING else "text"
     if isinstance(value, int | float):
         return "number"
-    if call_turn(value):
-        return "calls"
     kinds = {type(item) for item in items(value)[:_MOST]}
     if kinds == {str}:
         return "texts" if any(map(str.strip, value)) else ""
@@ -398,12 +380,12 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     wide = [column for column in asked if any(map(column.holds, asked))]
     task = _best_path(wide or asked, "text", _TASKS)
     key = "" if task else _key(columns)
-    written = _written(columns, task)
+    written = _written(columns)
     if not task:
         written = [column for column in written if _is_alone(column, key)]
     for answer, column in product(written, columns):
         # what a short answer is parsed from
-        if column.says(_REASONING) and column.holds(answer, _END):
+        if _REASONING.search(column.path) and column.holds(answer, 100):
             written = [column]
     if not written:
         return None
@@ -421,19 +403,17 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
             messages[column.whole] = None
     turns = [*map(_turns, best.values)]
     asked_first = any(map(first_agent_turn, turns))
-    row = RecordPaths(
+    figures = "numbers" if best.kind == "texts" else "number"
+    if len(messages) > 1:
+        # those beside one are not the others'
+        figures = ""
+    flags = [column for column in columns if column.is_flag]
+    return RecordPaths(
         records=path,
         messages=tuple(messages),
         prompt=(task,) if task and not asked_first else (),
         group_by=(key,) if key and not asked_first else (),
-    )
-    if len(messages) > 1:
-        return row
-    figures = "numbers" if best.kind == "texts" else "number"
-    flags = [column for column in columns if column.is_flag]
-    return replace(
-        row,
-        reward=_best_path(columns, figures, _REWARDS) or row.reward,
+        reward=_best_path(columns, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
     )
 
@@ -458,30 +438,29 @@ def _is_alone(column: _Column, key: str) -> bool:
     return of_task or column.part == "answer" or column.kind == "texts"
 
 
-def _written(columns: _Columns, task: str) -> _Columns:
+def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
     named = set[str]()
+    graded = stages = False
     for column in columns:
         named |= column.words
+        graded |= column.is_flag and column.says(_OUTCOMES)
+        stages |= "[]" in column.path and column.says(_STEPS)
     answers, either, gold, tasks, others = [
         [column for column in columns if column.part == part]
         for part in ("answer", "either", "gold", "task", "text")
     ]
-    results = [column for column in columns if column.is_flag]
-    graded = "context" in named or any(part.says(_OUTCOMES) for part in results)
     if any(column.kind == "texts" for column in tasks):
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
         return answers
+    graded |= "context" in named
     if either and (gold or graded):
         return either
-    if gold and not graded:
+    if stages or (gold and not graded):
         return []
-    stages = [
-        part for part in columns if "[]" in part.path and part.says(_STEPS)
-    ]
-    return [] if stages else _only(either + others, columns)
+    return _only(either + others, columns)
 
 
 def _only(columns: _Columns, beside: _Columns) -> _Columns:
@@ -501,9 +480,13 @@ def _only(columns: _Columns, beside: _Columns) -> _Columns:
 def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
+        paths = []
         for column in columns:
             if column.kind == kind and name in column.words:
-                return column.path
+                paths.append(column.path)
+        if paths:
+            # the shortest is that of the whole
+            return min(paths, key=len)
     return ""
 
 

@@ -56,7 +56,6 @@ from ruler_cli.messages.conversations import (
     named_turns,
     prompt_turns,
 )
-from ruler_cli.messages.parts import call_turn
 from ruler_cli.settings.extensions import load
 from ruler_cli.settings.fields import paths
 from ruler_cli.settings.models import ReadRecord, RecordPaths
@@ -140,7 +139,7 @@ def _rollout(
     """Read one rollout."""
     is_named = form.rank == OWN
     if is_named and _is_structured(value):
-        value = call_turn(value) or dump(value).decode("utf-8", "replace")
+        value = dump(value).decode("utf-8", "replace")
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
     is_answer_path = path in alternatives(paths(form.answers))
     if not is_answer_path and (may_be_turns or not is_named):

@@ -116,7 +116,7 @@ _SAID_IN = words("value text content utterance message response says said")
 """Fields of a turn with its speaker, and with its text."""
 _STEP_KEYS = (
     words("thought thoughts reasoning think"),
-    words("action actions act tool tool_name api_name command"),
+    words("action actions act tool tool_name api_name function command"),
     words(
         "action_input tool_input tool_args args arguments input params parameters param_dict"
     ),
@@ -128,8 +128,8 @@ _STEP_KEYS = (
 """Fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
 _STEP_COPIES = words("model_input_messages model_output_message")
 _ACTS = frozenset((*_STEP_KEYS[1], *CALL_KEYS, *SINGLE_CALLS))
-_APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
-"""Fields of steps, of which each list of steps has one of both kinds."""
+_APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[2] + _STEP_KEYS[-1])
+"""Fields of steps, or of calls alone, of which each list of steps has one of both kinds."""
 _TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
 """Fields with the name of a tool."""
 _SPEAKER_KEYS = frozenset(

@@ -14,9 +14,7 @@ from ruler_cli.files.values import (
     is_object,
     is_text,
     items,
-    json_value,
     lookup,
-    objects,
     words,
 )
 from ruler_cli.messages.content import Turn, calls_of, json_inside, new_turn
@@ -67,19 +65,6 @@ def normalize_call(call: JsonObject) -> Turn:
         "name": name,
         "arguments": first_at(fields, *ARGUMENTS),
     }
-
-
-def call_turn(value: Any) -> Turn | None:
-    """Return a turn with the calls of a list, each with a name and arguments; None for another value."""
-    calls = objects(value)
-    for call in calls:
-        fields = normalize_call(call)
-        stated = is_object(json_value(fields["arguments"])) and fields["name"]
-        # the definition of a tool has parameters, too
-        if not stated or "description" in call:
-            return None
-    is_whole = calls and calls == value
-    return new_turn("assistant", None, tool_calls=calls) if is_whole else None
 
 
 def normalize_part(part: Any) -> Any:
