@@ -414,7 +414,7 @@ def plain(parts: list[Any]) -> Any:
     return parts if None in texts else "\n".join(map(str, texts))
 
 
-_TEXTS = ("text", "input_text", "output_text")
+_TEXTS = (None, "text", "input_text", "output_text")
 
 
 def part_text(part: Any) -> str | None:

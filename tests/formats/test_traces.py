@@ -44,32 +44,6 @@ RENDERED = [
 ]
 
 
-def span(
-    number: int, parent: int | None = 0, /, **attributes: Any
-) -> dict[str, Any]:
-    """A span in OpenTelemetry's JSON; `__` in an attribute's name is a dot."""
-    return {
-        "name": f"span {number}",
-        "context": {"trace_id": "0xt", "span_id": f"0x{number}"},
-        "parent_id": None if parent is None else f"0x{parent}",
-        "start_time": f"2026-01-01T00:00:{number:02}Z",
-        "attributes": {
-            key.replace("__", "."): value for key, value in attributes.items()
-        },
-    }
-
-
-def call(
-    number: int, prompt: Any, answer: Any, parent: int | None = 0
-) -> dict[str, Any]:
-    """A model call in the newest convention."""
-    texts = {
-        "gen_ai.input.messages": json.dumps(prompt),
-        "gen_ai.output.messages": json.dumps(answer),
-    }
-    return span(number, parent, **{"gen_ai.operation.name": "chat", **texts})
-
-
 def rollout(record: Any) -> Rollout:
     """Return the only rollout of a record."""
     ((result,),) = [r.rollouts for r in read(record)]
@@ -97,7 +71,15 @@ FIRST = {
     "spanId": "0",
     "startTimeUnixNano": "18446744073709551616",
 }
-ONE = call(1, ALL, [REPLY])
+ONE = {
+    "name": "chat",
+    "start_time": "2026-01-01T00:00:01Z",
+    "attributes": {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps(ALL),
+        "gen_ai.output.messages": json.dumps([REPLY]),
+    },
+}
 
 
 def batch(*spans: Any, **names: str) -> dict[str, Any]:
@@ -170,48 +152,3 @@ def test_scores(subtests: pytest.Subtests) -> None:
                 rollout({**sample("langfuse")[0], "scores": scores}).outcome
                 == outcome
             )
-
-
-def test_calls_of_no_kind() -> None:
-    """A span whose ends are a request and a response of the API is a model's call, whatever kind it claims."""
-    steps = [([QUESTION], CALL), ([QUESTION, CALL, RESULT], REPLY)]
-    runs = []
-    for number, (prompt, answer) in enumerate(steps, 1):
-        inputs = {"messages": prompt}
-        outputs = {"choices": [{"message": answer}]}
-        ends = {"inputs": inputs, "outputs": outputs}
-        runs.append({"id": str(number), "run_type": "chain", **ends})
-    root = {**RUN, "run_type": "chain", "child_runs": runs}
-    assert render(rollout(root).messages) == RENDERED[1:]
-
-
-def test_messages_in_an_event() -> None:
-    """Messages of a model's call may stand in the attributes of its events, in one or in one for each side."""
-    chat = call(1, [QUESTION], [REPLY])
-    stated = chat.pop("attributes")
-    sides = [{name: stated[name]} for name in stated if "messages" in name]
-    name = "gen_ai.client.inference.operation.details"
-    for bodies in ([stated], sides):
-        events = [{"name": name, "attributes": body} for body in bodies]
-        kind = {"gen_ai.operation.name": "chat"}
-        spans = [{**chat, "attributes": kind, "events": events}]
-        record = {"trace_id": "t", "spans": spans}
-        assert render(rollout(record).messages) == [RENDERED[1], RENDERED[-1]]
-
-
-def test_thoughts_of_responses() -> None:
-    """A thought that the next step leaves out stays, and a result with an id of its own has the tool's name."""
-    asked = {"role": "user", "parts": [{"type": "text", "content": "Go."}]}
-    text = json.dumps([{"type": "summary_text", "text": "I count."}])
-    thought = {"type": "reasoning", "content": text}
-    made = {"type": "tool_call", "id": "fc", "name": "count", "arguments": {}}
-    answer = {"type": "tool_call_response", "id": "call", "response": "7"}
-    turn = {"role": "assistant", "parts": [made]}
-    result = {"role": "tool", "parts": [answer]}
-    first = call(1, [asked], [{**turn, "parts": [thought, made]}])
-    spans = [first, call(2, [asked, turn, result], [REPLY])]
-    lines = render(rollout({"trace_id": "t", "spans": spans}).messages)
-    assert lines[1:-1] == [
-        'assistant thinking: "I count."\ncall count: {}',
-        'tool count: "7"',
-    ]
