@@ -53,16 +53,19 @@ _ABOUT = re.compile(
 )
 """Ends of paths whose value is about the record, and neither a task nor an answer."""
 _IDS = [
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"^[^[]*(task|question|query|problem|case|scenario|item|instance|example|sample|prompt|doc|issue|puzzle)"
-        r"s?_?idx?$|^(qid|key)$|^[^[]*\.(qid|id|idx|index|key)$",
-        "^(?!.*(run|rollout|trajectory|trace|span|session|conversation|thread|call|message|turn|step|attempt|response"
-        "|completion|generation|request|model|agent|user|customer|client|worker|config|experiment|batch|template"
-        "|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider|account|author"
-        r"|grader|judge|tool|player|speaker|participant)s?_?idx?$)[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
-        r"^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
-        "^(id|idx|index)$",
+    *map(
+        re.compile,
+        (
+            r"(?i)^[^[]*(task|question|query|problem|case|scenario|item|instance|example|sample|prompt|doc|issue|puzzle)"
+            r"s?_?idx?$|^(qid|key)$|^[^[]*\.(qid|id|idx|index|key)$",
+            "(?i)^(?!.*(run|rollout|trajectory|trace|span|session|conversation|thread|call|message|turn|step|attempt"
+            "|response|completion|generation|request|model|agent|user|customer|client|worker|config|experiment|batch"
+            "|template|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider"
+            r"|account|author|grader|judge|tool|player|speaker|participant)s?_?idx?$)"
+            "[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
+            r"(?i)^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
+            "^(id|idx|index)$",
+        ),
     )
 ]
 """Paths of what the answers to one task share: its id, an id that may be its, its name, and the number of a row."""
@@ -83,7 +86,9 @@ question ques q ask prompt instruction task query problem issue goal request use
 intent utterance scenario situation statement description claim ticket
 """)
 _REWARDS = words("reward score rating grade")
-_OUTCOMES = words("correct success passed resolved solved correctness")
+_OUTCOMES = words(
+    "correct success successful passed resolved solved correctness verified won"
+)
 _REFERENCES = words(
     "reference ref gold golden gt true truth expected target ideal canonical"
 )
@@ -200,30 +205,28 @@ def propose(values: _Values) -> RecordPaths | None:
     None: no field is clearly an answer.
     """
     for path, records in _records(values):
-        first = records[:_MOST]
+        first = objects([*records[:_MOST]])
         row = _row(path, _columns(first))
         if row is None:
             continue
         # figures may make records unreadable
-        bare = replace(row, reward="reward", outcome="")
-        count = _count(bare, first)
-        if count:
-            return row if _count(row, first) == count else bare
+        for tried in (row, replace(row, reward="reward", outcome="")):
+            if _reads(tried, first):
+                return tried
     return None
 
 
-def _count(row: RecordPaths, records: _Values) -> int:
-    """Return how many rollouts of the records a row reads."""
-    count = 0
+def _reads(row: RecordPaths, records: _Values) -> bool:
+    """Return whether a row reads a rollout of one of the records."""
     lines = [(Line(0, 0, b""), record) for record in records]
     with suppress(RulerError):
         reader = detect("", lines, InputSettings(format=row))
         for line, value in lines:
             with suppress(UnreadableError):
                 for record in reader.read_parsed(value, line):
-                    errors = [rollout.error for rollout in record.rollouts]
-                    count += errors.count(None)
-    return count
+                    if None in [part.error for part in record.rollouts]:
+                        return True
+    return False
 
 
 def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
@@ -401,8 +404,7 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    turns = [*map(_turns, best.values)]
-    asked_first = any(map(first_agent_turn, turns))
+    asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
         # those beside one are not the others'
