@@ -60,6 +60,7 @@ from ruler_cli.messages.names import (
     CALL_KEYS,
     CONTENTS,
     USER_ROLES,
+    kind_of,
 )
 from ruler_cli.types import Path, Rollout, printable
 
@@ -90,9 +91,11 @@ def task_messages(rollout: Rollout) -> Messages:
         return before
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    if all(turn.get("role") in USER_ROLES for turn in task):
-        return [*before, *task]
-    return before
+    for turn in task:
+        parts = objects(turn.get("content"))
+        if turn.get("role") not in USER_ROLES or "tool" in map(kind_of, parts):
+            return before
+    return [*before, *task]
 
 
 _AGREES = re.compile(
@@ -328,6 +331,9 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         context = first(filter(str.strip, texts))
         if context and context not in value:
             value = f"{value}\n\n{context}" if value else context
+        options = items(record.get("options"))
+        if is_text_list(options) and options[0] not in value:
+            value = "\n".join([value, *options])
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)

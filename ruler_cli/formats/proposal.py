@@ -9,6 +9,7 @@ name says nothing, is proposed if something beside it shows that an agent wrote 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -336,8 +337,8 @@ def _fields(
             if kind not in ("", "turns") and not _NOT_PLAIN.search(key):
                 yield _below(f"{path}[]", key), kind, column
     elif len(items(value)) > 1 and all(map(is_list, value)):
-        first, *_, last = value
-        if first == last[: len(first)]:
+        begin, *_, last = value
+        if begin == last[: len(begin)]:
             yield from _fields(last, f"{path}.-1", depth + 1)
     elif is_object(value) and depth < _DEEPEST:
         for key, member in islice(value.items(), _MOST):
@@ -404,6 +405,10 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
+    prompt = [task]
+    for column in columns:
+        if column.kind == "texts" and column.path.endswith("options"):
+            prompt.append(column.path)
     asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
@@ -413,7 +418,7 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     return RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=(task,) if task and not asked_first else (),
+        prompt=tuple(prompt) if task and not asked_first else (),
         group_by=(key,) if key and not asked_first else (),
         reward=_best_path(columns, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
@@ -431,51 +436,45 @@ def _key(columns: _Columns) -> str:
 
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
-    if column.kind == "turns":
-        return True
-    if not key or "[]" in column.path:
-        return False
     # any other id, or the number of a row, may be that of anything
     of_task = _IDS[0].search(key) is not None
-    return of_task or column.part == "answer" or column.kind == "texts"
+    is_named = column.part == "answer" or column.kind == "texts" or of_task
+    alone = key and is_named and "[]" not in column.path
+    return column.kind == "turns" or bool(alone)
 
 
 def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
+    parts = defaultdict[str, _Columns](list)
     named = set[str]()
+    kinds = set()
     graded = stages = False
     for column in columns:
+        parts[column.part].append(column)
         named |= column.words
+        kinds.add((column.part, column.kind))
         graded |= column.is_flag and column.says(_OUTCOMES)
         stages |= "[]" in column.path and column.says(_STEPS)
-    answers, either, gold, tasks, others = [
-        [column for column in columns if column.part == part]
-        for part in ("answer", "either", "gold", "task", "text")
-    ]
-    if any(column.kind == "texts" for column in tasks):
+    answers = parts["answer"]
+    if ("task", "texts") in kinds:
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
         return answers
+    either = parts["either"]
     graded |= "context" in named
-    if either and (gold or graded):
+    if either and (parts["gold"] or graded):
         return either
-    if stages or (gold and not graded):
-        return []
-    return _only(either + others, columns)
-
-
-def _only(columns: _Columns, beside: _Columns) -> _Columns:
-    """Return the only field with texts, or the list of objects that holds all such fields."""
-    texts = [column for column in columns if column.prose]
+    texts = [column for column in either + parts["text"] if column.prose]
     heads = {column.path.partition("[]")[0] for column in texts}
-    if len(heads) != 1:
+    if stages or len(heads) != 1 or (parts["gold"] and not graded):
         return []
-    text = texts[0]
-    if len(texts) > 1:
-        return [replace(text, path=heads.pop())] if len(text.values) > 1 else []
+    text, *more = texts
+    if more:
+        # a list of objects that holds all texts
+        return [replace(text, path=heads.pop())]
     # a list of texts may be anything, unless there is a figure for each
-    figures = "numbers" in [column.kind for column in beside]
+    figures = any(column.kind == "numbers" for column in columns)
     return texts if figures or text.kind == "text" else []
 
 
