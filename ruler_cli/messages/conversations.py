@@ -118,7 +118,7 @@ _SAID_IN = words("value text content utterance message response says said")
 _STEP_PARTS = {
     "calls": "|".join(CALL_KEYS + SINGLE_CALLS),
     "thought": "thoughts?|think(ing)?|reasoning(_text|_summary)?",
-    "action": "actions?|act|action_taken|tool|tool_name|api_name|command",
+    "action": "actions?|act|action_taken|tool|tool_name|api_name|function|command",
     "arguments": "((action|tool)_)?(input|args|arguments|params|parameters)|param_dict",
     "answer": "(final_)?answer|((answer|response)_)?text|response|content|message"
     "|((raw_)?(model|llm|agent)|action)_(raw_)?(output|response|answer)",
@@ -262,7 +262,8 @@ def step_turns(value: list[Any]) -> Messages | None:
         return [new_turn("assistant", step.get("content")) for step in steps]
     parts = {*map(_part_of, keys)}
     acts = not parts.isdisjoint(("action", "calls"))
-    apart = not parts.isdisjoint(("thought", "seen"))
+    # calls alone have arguments
+    apart = not parts.isdisjoint(("thought", "arguments", "seen"))
     if keys & _SPEAKER_KEYS or not (acts and apart):
         return None
     turns: Messages = []
