@@ -66,19 +66,6 @@ def downloaded(view: View) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def given(view: View, *lines: Any) -> str:
-    """Open a file with these lines, and return what the page says of it."""
-    content = "\n".join(
-        line if isinstance(line, str) else json.dumps(line) for line in lines
-    ).encode("utf-8", "replace")
-    file = {"name": "labels.jsonl", "mimeType": "", "buffer": content}
-    view.find("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
-    view.until(
-        "document.querySelector('.l-said').textContent.includes('of yours')"
-    )
-    return view.find(".l-said").inner_text()
-
-
 def comparisons(path: Path) -> list[dict[str, Any]]:
     """The comparisons as the page holds them."""
     from tests.results.report.written import Page, unpacked
@@ -205,7 +192,7 @@ def test_reload(show: Show, page: Path) -> None:
         "{",
         "[]",
         '{"own": [[0, {"choice": "both"}], [99, {"choice": "left"}], 5, null], "at": -1, "name": 7}',
-        '{"own": {"0": 1}, "others": [["__proto__", [[0, {"choice": "left"}]]], 3], "more": 7, "notes": [[0]]}',
+        '{"own": {"0": 1}, "at": "__proto__"}',
     ],
 )
 def test_damaged_storage(show: Show, page: Path, kept: str) -> None:
@@ -234,88 +221,54 @@ def test_no_storage(show: Show, page: Path) -> None:
     assert [line["choice"] for line in downloaded(view)] == ["right"]
 
 
-_KEPT_ELSEWHERE = """() => {
-  const [slot] = Object.keys(localStorage).filter((key) => key.startsWith("ruler-label-"));
-  const kept = JSON.parse(localStorage[slot]);
-  kept.own.push([0, { choice: "left", note: "", at: "2026-11-21T14:00:05.120Z", seconds: 3 }]);
-  localStorage[slot] = JSON.stringify(kept);
-}"""
+def test_opened_file(show: Show, page: Path, tmp_path: Path) -> None:
+    """Of own lines the later counts, whichever rollout stood left; lines of others and about something else are left."""
+    first, second, third, *_ = comparisons(page)
+    view = begin(show(page))
+    press(view, "1", "1", "s")
+    turned = {"left": second["right"], "right": second["left"]}
+    lines = [
+        first | {"choice": "right", "by": "Ana", "at": "2020-01-01T00:00:00Z"},
+        second
+        | turned
+        | {"choice": "left", "by": "Ana", "at": "2999-01-01T00:00:00Z"},
+        third | {"choice": "equal", "by": "Ana", "note": "n", "at": ""},
+        third | {"choice": "left", "by": "Boris", "at": ""},
+        {"group": "x", "rollout": "y", "mark": "good", "by": "Ana"},
+        [1],
+    ]
+    path = write(tmp_path / "labels.jsonl", lines)
+    path.write_bytes(path.read_bytes() + b"no JSON")
+    view.find("input[type=file]").set_input_files(str(path))
+    view.find(".l-said").filter(has_text="of yours").wait_for()
+    words = view.find(".l-said").inner_text()
+    assert words == "3 answers of yours, 4 lines about something else"
+    done = downloaded(view)
+    assert [line["choice"] for line in done] == ["left", "right", "equal"]
+    assert done[1]["left"] == second["left"]
+    view.page.reload()
+    view.ready()
+    assert done == downloaded(view)
 
 
-def test_sleeping_window(show: Show, page: Path) -> None:
-    """A window that heard nothing of another one's answers keeps them, too, once it is in sight again."""
+def test_two_windows(show: Show, page: Path) -> None:
+    """A window keeps the answers that another one has stored meanwhile."""
     view = begin(show(page))
     press(view, "j")
     # a window hears nothing of what it keeps itself
     view.page.evaluate(_KEPT_ELSEWHERE)
-    view.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     press(view, "0")
     view.page.reload()
     press(settled(view.ready()), "s")
     assert [line["choice"] for line in downloaded(view)] == ["left", "equal"]
 
 
-def test_merge(show: Show, page: Path) -> None:
-    """Of own lines the later counts, whichever rollout stood left; own lines about something else stay."""
-    first, second, third, *_ = comparisons(page)
-    view = begin(show(page))
-    press(view, "1", "1", "s")
-    old = first | {"choice": "right", "by": "Ana", "at": "2020-01-01T00:00:00Z"}
-    new = {
-        "group": second["group"],
-        "left": second["right"],
-        "right": second["left"],
-        "choice": "left",
-        "by": "Ana",
-        "at": "2999-01-01T00:00:00Z",
-        "note": "turned",
-    }
-    more = third | {"choice": "equal", "by": "Ana", "at": ""}
-    mark = {"group": "x", "rollout": "y", "mark": "good", "by": "Ana"}
-    words = given(view, old, new, more, mark, mark, "no JSON", "[1]", "")
-    assert words == (
-        "3 answers of yours, 0 of other people, 2 lines about something else, 2 lines not readable"
-    )
-    *lines, last = downloaded(view)
-    assert [line["choice"] for line in lines] == ["left", "right", "equal"]
-    assert [line["left"] for line in lines] == [
-        pair["left"] for pair in (first, second, third)
-    ]
-    assert lines[1]["note"] == "turned"
-    assert last == mark
-    view.page.reload()
-    view.ready()
-    assert [*lines, last] == downloaded(view)
-
-
-def test_other_people(show: Show, page: Path) -> None:
-    """Answers of others are shown after all own ones, which then stay, and are never in the download."""
-    held = comparisons(page)
-    view = begin(show(page))
-    press(view, "1", "s")
-    theirs = [
-        pair | {"choice": choice, "by": name, "note": "secret", "at": ""}
-        for name, choice in (("Boris", "right"), ("__proto__", "left"))
-        for pair in held
-    ]
-    assert "0 answers of yours, 16 of other people" in given(view, *theirs)
-    assert "Answers of 2 other people are here" in view.text
-    assert "Boris" not in view.text
-    assert view.by("button", "Show them").count() == 0
-    press(view, "s", *"111111")
-    assert "Boris" not in view.text
-    press(view, "1")
-    view.by("button", "Show them").click()
-    assert "Boris: 0 of 8 answers as yours" in view.text
-    assert "__proto__: 8 of 8 answers as yours" in view.text
-    assert view.find("tbody tr").count() == PAIRS
-    lines = downloaded(view)
-    assert {line["by"] for line in lines} == {"Ana"}
-    assert len(lines) == PAIRS
-    view.by("button", "comparison 1").click()
-    press(view, "2")
-    assert view.find(".l-choice:disabled").count() == 4
-    assert [line["choice"] for line in downloaded(view)] == ["left"] * PAIRS
+_KEPT_ELSEWHERE = """() => {
+  const [slot] = Object.keys(localStorage).filter((key) => key.startsWith("ruler-label-"));
+  const kept = JSON.parse(localStorage[slot]);
+  kept.own.push([0, { choice: "left", note: "", at: "2026-11-21T14:00:05.120Z", seconds: 3 }]);
+  localStorage[slot] = JSON.stringify(kept);
+}"""
 
 
 def test_blind(show: Show, page: Path) -> None:
@@ -387,14 +340,6 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
         seen += 1
         view.find("[data-choice=left]").click()
     assert seen == len(attacks)
-    held = comparisons(report)
-    lines = [
-        item | {"choice": "right", "by": text, "at": text}
-        for item, text in zip(held, attacks, strict=True)
-    ]
-    given(view, *lines, *attacks)
-    view.by("button", "Show them").click()
-    page_is_harmless(view)
     assert len(downloaded(view)) == len(attacks)
 
 
