@@ -60,6 +60,7 @@ from ruler_cli.messages.names import (
     CALL_KEYS,
     CONTENTS,
     USER_ROLES,
+    kind_of,
 )
 from ruler_cli.types import Path, Rollout, printable
 
@@ -90,9 +91,11 @@ def task_messages(rollout: Rollout) -> Messages:
         return before
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    if all(turn.get("role") in USER_ROLES for turn in task):
-        return [*before, *task]
-    return before
+    for turn in task:
+        parts = objects(turn.get("content"))
+        if turn.get("role") not in USER_ROLES or "tool" in map(kind_of, parts):
+            return before
+    return [*before, *task]
 
 
 _AGREES = re.compile(
@@ -118,11 +121,11 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
+_TEXTS = words("text content completion response generated_text final_text")
+"""Texts of an answer that is an object, the best first."""
 _ANSWER_KEYS = frozenset(
-    words(
-        "role text message choices candidates generated_text completion response final_text"
-    )
-).union(CONTENTS)
+    (*_TEXTS, *CONTENTS, *words("role message choices candidates"))
+)
 
 
 def answer_turns(
@@ -167,7 +170,11 @@ def find_answer(value: Any, where: str) -> Messages | None:
         raise UnreadableError(
             f"has {len(choices)} answers in `{where}` where one conversation should end; write a rollout for each"
         )
-    return messages_of(value, "assistant")
+    turns = messages_of(value, "assistant")
+    if turns is None and is_object(value):
+        text = first(filter(is_text, map(value.get, _TEXTS)))
+        turns = None if text is None else [new_turn("assistant", text)]
+    return turns
 
 
 def _is_turn(value: Any) -> bool:
