@@ -103,6 +103,12 @@ class AgentScope(Session):
     kind = KINDS["agentscope"]
 
 
+class Cline(Session):
+    """What Cline's command printed, without the task."""
+
+    kind = KINDS["cline"]
+
+
 class Camel(Session):
     """Memory of CAMEL."""
 
