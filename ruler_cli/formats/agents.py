@@ -104,7 +104,7 @@ class AgentScope(Session):
 
 
 class Cline(Session):
-    """What Cline's command printed, without the task."""
+    """Output of Cline's command, which has no task."""
 
     kind = KINDS["cline"]
 
