@@ -34,7 +34,6 @@ from ruler_cli.formats.names import (
     TOOLS,
     WITH_CONTEXT,
 )
-from ruler_cli.formats.paths import is_text_list
 from ruler_cli.messages.content import (
     Messages,
     calls_of,
@@ -331,18 +330,19 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
-    is_spoken = is_text_list(history)
-    pairs = [*map(items, [history] if is_spoken else items(history))]
-    if not pairs or not all(pairs):
-        turns = prompt_turns(history, "history")
+    # pairs of question and answer, or texts in turn, which may end with the prompt
+    spoken: list[Any] = []
+    for pair in items(history):
+        spoken += pair if is_list(pair) else [pair]
+    turns = []
+    if spoken and all(map(is_text, filter(None, spoken))):
+        for role, text in zip(cycle(("user", "assistant")), spoken):
+            if text is not None:
+                turns.append(new_turn(role, text))
     else:
-        turns = []
-        for pair in pairs:
-            for role, text in zip(cycle(("user", "assistant")), pair):
-                if text is not None:
-                    turns.append(new_turn(role, text))
-    # texts alone may end with the prompt
-    if not is_spoken or len(turns) % 2 == 0:
+        spoken = []
+        turns = prompt_turns(history, "history")
+    if len(spoken) % 2 == 0:
         turns = [*turns, *prompt_turns(value, name)]
     return with_system(record, turns)
 
