@@ -38,7 +38,6 @@ from ruler_cli.messages.content import (
     Messages,
     calls_of,
     first_agent_turn,
-    has_content,
     is_agent,
     new_turn,
     text_of,
@@ -60,6 +59,7 @@ from ruler_cli.messages.names import (
     CONTENTS,
     USER_ROLES,
 )
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Path, Rollout, printable
 
 

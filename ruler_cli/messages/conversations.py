@@ -34,7 +34,6 @@ from ruler_cli.files.values import (
 from ruler_cli.messages.content import (
     Messages,
     Turn,
-    has_content,
     new_turn,
     text_of,
 )
@@ -53,6 +52,7 @@ from ruler_cli.messages.parts import (
     normalize_part,
     typed_turn,
 )
+from ruler_cli.messages.read import has_content
 
 
 def check_messages(value: Any, where: str) -> Messages:

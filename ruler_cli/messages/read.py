@@ -128,6 +128,14 @@ def read_message(message: JsonObject) -> Message:
     return _MessageReader().read(message)
 
 
+def has_content(message: JsonObject) -> bool:
+    """Return whether a message holds anything to show a judge."""
+    read = read_message(message)
+    text = read.text.strip() if is_text(read.text) else read.text
+    rest = read.calls or read.thought or read.results or read.fields
+    return bool(text or rest)
+
+
 def _usual_calls(listed: Any) -> tuple[ToolCall, ...]:
     """Read calls as OpenAI writes them; () if one is written in another way."""
     calls = []
