@@ -6,9 +6,8 @@ Several records may be one rollout: the episodes of a trial, the files of a sess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -16,7 +15,6 @@ from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
-    first_of,
     is_list,
     is_message_list,
     is_object,
@@ -29,36 +27,19 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
-from ruler_cli.formats.format import holds
-from ruler_cli.formats.paths import list_field
-from ruler_cli.messages.content import Messages, Turn, new_turn
+from ruler_cli.formats.sessions import Session
+from ruler_cli.messages.content import new_turn
 from ruler_cli.messages.conversations import (
     check_messages,
-    content_turns,
     prompt_turns,
-    with_system,
 )
 from ruler_cli.messages.dialects import (
-    call_turn,
     each_at,
     normalize_message,
     result_turn,
 )
 from ruler_cli.types import Rollout
 
-_USERS = words(
-    "user human user_proxy userproxy userproxyagent user_proxy_agent"
-)
-_SILENT = words(
-    "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent"
-)
-_RESULTS = words("ToolCallExecutionEvent FunctionExecutionResultMessage")
-_AUTOGEN_ROLES = {
-    "SystemMessage": "system",
-    "UserMessage": "user",
-    "CodeExecutionEvent": "tool",
-    **dict.fromkeys(_RESULTS, "tool"),
-}
 _PATHS = (
     "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages "
     "checkpoint.channel_values.messages"
@@ -86,115 +67,57 @@ def is_langchain_history(record: JsonObject) -> bool:
     return is_made and not is_autogen_history(record)
 
 
-def _read(turns_of: Callable[[Turn], Messages], record: JsonObject) -> Rollout:
-    """Read messages, each of which is turns."""
+def _messages(record: JsonObject) -> list[JsonObject]:
     messages = _listed(record)
     if not messages or not all(map(is_object, messages)):
         raise UnreadableError("has no messages where its framework writes them")
-    turns = []
-    for message in messages:
-        turns += turns_of(message)
-    return Rollout(turns)
+    return messages
 
 
-def _autogen_turns(message: Turn) -> Messages:
-    kind, source, content, thought = each_at(
-        message, "type source content|result.output thought"
-    )
-    if "role" in message:  # a line that could not be read
-        return [message]
-    if kind in _SILENT:
-        return []
-    if kind in _RESULTS and objects(content) == content:
-        results = [each_at(result, "call_id content") for result in content]
-        return [result_turn(*result) for result in results]
-    role = _AUTOGEN_ROLES.get(str(kind))
-    if role is None and str(source).casefold() in _USERS:
-        role = "user"
-    if role is not None:
-        return [new_turn(role, content)]
-    calls = []
-    for call in objects(content):
-        if holds(call, "name arguments"):
-            calls.append(call)
-    if kind == "ThoughtEvent":
-        thought = content
-    if calls == content or kind == "ThoughtEvent":
-        content = None
-    more = {"tool_calls": calls, "reasoning_content": thought}
-    return [new_turn("assistant", content, name=source, **more)]
+class AutoGen(Session):
+    """Messages of AutoGen."""
+
+    kind = KINDS["autogen"]
 
 
-read_autogen = partial(_read, _autogen_turns)
-read_langchain = partial(_read, normalize_message)
+def read_autogen(record: JsonObject) -> Rollout:
+    """Read messages of AutoGen."""
+    return AutoGen.whole({"messages": _messages(record)})
 
 
-_ERRORS = words("error_message errorMessage error_code errorCode")
-
-_CAMEL = "role_at_backend message.result|message.content message.tool_calls message.tool_call_id message.func_name"
-
-
-def _camel_turns(item: Turn) -> Messages:
-    role, text, calls, identity, name = each_at(item, _CAMEL)
-    more = {"tool_calls": calls, "tool_call_id": identity, "name": name}
-    return [new_turn(role, text, **more)]
+def read_langchain(record: JsonObject) -> Rollout:
+    """Read messages of LangChain."""
+    turns = map(normalize_message, _messages(record))
+    return Rollout([*chain.from_iterable(turns)])
 
 
-read_camel = partial(_read, _camel_turns)
+class LLM(Session):
+    """A conversation in the logs of llm."""
+
+    kind = KINDS["llm"]
 
 
-def _llm_turns(item: Turn) -> Messages:
-    asked, text, thought, calls = each_at(
-        item, "prompt response reasoning tool_calls"
-    )
-    turns = []
-    for result in objects(item.get("tool_results")):
-        turns.append(result_turn(*each_at(result, "tool_call_id output name")))
-    if asked:
-        turns = with_system(item, [*turns, new_turn("user", asked)])
-    said = {"tool_calls": calls, "reasoning_content": thought}
-    return [*turns, new_turn("assistant", text, **said)]
+class Camel(Session):
+    """Memory of CAMEL."""
+
+    kind = KINDS["camel"]
 
 
-read_llm = partial(_read, _llm_turns)
+class Continue(Session):
+    """A session of Continue, where results stand beside their calls."""
+
+    kind = KINDS["continue"]
 
 
-def read_continue(record: JsonObject) -> Rollout:
-    """Read a session of Continue, where results stand beside their calls."""
-    turns = []
-    for item in record["history"]:
-        turns.append(item["message"])
-        for state in objects(item.get("toolCallStates")):
-            identity, output = each_at(state, "toolCallId output")
-            texts = [part.get("content") for part in objects(output)]
-            turns.append(result_turn(identity, texts))
-    return Rollout(turns)
+class ADK(Session):
+    """A session of ADK, where a tool's result has the role of the user."""
 
+    kind = KINDS["adk"]
 
-def read_session(record: JsonObject) -> Rollout:
-    """Read a session of ADK, where a tool's result has the role of the user."""
-    turns: Messages = []
-    for event in objects(record["events"]):
-        author = event.get("author")
-        by_user = author == "user"
-        turn = new_turn("user" if by_user else "assistant", None)
-        if not by_user:
-            turn["name"] = author
-        # a data base has contents as JSON text; trpc-agent-go's are texts
+    def read_event(self, event: JsonObject, kind: str) -> None:
+        """Read one event; a data base has contents as JSON text, trpc-agent-go's are texts."""
         content = json_value(event.get("content"), text=True)
-        parts, text = each_at(content, "parts content")
-        # a partial event is a piece of a later one
-        if event.get("partial"):
-            continue
-        if parts:
-            turns += content_turns({**turn, "parts": parts})
-        else:
-            shown = content if is_text(content) else text
-            turns += [turn | {"content": shown}] if shown else []
-        error = first_of(event, _ERRORS)
-        if error:
-            turns.append(new_turn("error", error))
-    return Rollout(turns)
+        super().read_event({**event, "content": content}, kind)
 
 
 _REPEATED = ("thought", "action")
@@ -227,23 +150,23 @@ def read_swe_agent(record: JsonObject) -> Rollout:
 _RESOLVED = words(
     "report.resolved test_result.report.resolved test_result.resolved"
 )
-_NO_TURNS = words("agent_state_changed change_agent_state null recall")
-_METADATA = words(
-    "thought hidden blocking confirmation_state security_risk is_input"
-)
-"""Members of an action's `args` that are no arguments of the call."""
+
+
+class OpenHands(Session):
+    """Events of OpenHands."""
+
+    kind = KINDS["openhands"]
 
 
 def read_openhands(record: JsonObject) -> Rollout:
     """Read an output of OpenHands, or the events of a conversation."""
-    listed = items(first_at(record, "events", "history"))
-    messages: Messages = []
-    for item in listed:
+    events: list[Any] = []
+    for event in items(first_at(record, "events", "history")):
         # older files hold pairs of an action and what was seen
-        events = item if is_list(item) else [item]
-        for event in objects(events):
-            messages += _openhands_turns(event)
-    is_one = "events" in record and len(listed) < 2
+        events += event if is_list(event) else [event]
+    rollout = OpenHands.whole({"events": events})
+    messages = rollout.messages
+    is_one = "events" in record and len(events) < 2
     if is_one or not messages:
         raise UnreadableError(
             "has no events of a whole conversation, as after a crash; join files of one event each: "
@@ -253,87 +176,11 @@ def read_openhands(record: JsonObject) -> Rollout:
     roles = {message["role"] for message in messages}
     if is_text(task) and roles.isdisjoint(("user", "system")):
         messages.insert(0, new_turn("user", task))
-    outcome = first_at(record, *_RESOLVED)
-    return Rollout(with_submission(record, messages), outcome=outcome)
-
-
-def _openhands_turns(event: JsonObject) -> Messages:
-    """Return an event as messages; none for a change of state."""
-    if "kind" in event:
-        return [*_sdk_turns(event)]
-    action, source, args, thought = each_at(
-        event, "action source args args.thought"
+    return replace(
+        rollout,
+        messages=with_submission(record, messages),
+        outcome=first_at(record, *_RESOLVED),
     )
-    content, seen = each_at(event, "args.content|message content")
-    if event.get("observation", action) in (*_NO_TURNS, None):
-        return []
-    if "observation" in event:
-        identity = str(event.get("cause"))
-        return [result_turn(identity, seen)]
-    if action == "system":
-        return [new_turn("system", content)]
-    if action == "message":
-        by_user = source == "user"
-        return [new_turn("user" if by_user else "assistant", content)]
-    arguments = {}
-    for name, value in args.items() if is_object(args) else ():
-        if name not in _METADATA and value not in (None, "", False):
-            arguments[name] = value
-    identity = str(event.get("id"))
-    turn = call_turn(identity, action, arguments)
-    return [turn | {"content": thought or None}]
-
-
-def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
-    message = event.get("llm_message")
-    match event["kind"]:
-        case "SystemPromptEvent":
-            texts = each_at(event, "system_prompt.text dynamic_context.text")
-            text = "\n\n".join(filter(None, texts))
-            yield new_turn("system", text)
-        case "MessageEvent" if is_object(message):
-            speaker = "assistant" if event.get("source") == "agent" else "user"
-            content = _with_extension(message.get("content"), event)
-            yield {"role": speaker, **message, "content": content}
-        case "ActionEvent":
-            yield _sdk_action(event)
-        case "ACPToolCallEvent":
-            yield call_turn(*each_at(event, "tool_call_id title raw_input"))
-            yield result_turn(*each_at(event, "tool_call_id raw_output"))
-        case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation":
-            identity, seen = each_at(event, _OBSERVATION)
-            yield result_turn(identity, _with_extension(seen, event))
-        case "ConversationErrorEvent":
-            yield new_turn("error", first_at(event, "detail", "code"))
-
-
-def _sdk_action(event: JsonObject) -> Turn:
-    """Return an action: what the agent thought, said and called."""
-    *call, done, thought, reasoning, blocks = each_at(event, _ACTION)
-    if is_object(done):
-        arguments = {}
-        for name, value in done.items():
-            if name != "kind" and value is not None:
-                arguments[name] = value
-        call[-1] = arguments
-    parts = [*items(blocks), *items(thought)]
-    content = thought if reasoning or not parts else parts
-    spoken = {"content": content, "reasoning_content": reasoning}
-    return call_turn(*call) | spoken
-
-
-_ACTION = "tool_call_id tool_name tool_call.arguments action thought reasoning_content thinking_blocks"
-_OBSERVATION = (
-    "tool_call_id error|rejection_reason|observation.content|observation"
-)
-
-
-def _with_extension(content: Any, event: JsonObject) -> Any:
-    """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
-    more = items(event.get("extended_content"))
-    text = {"type": "text", "text": content}
-    parts = content if is_list(content) else [text]
-    return [*parts, *more] if more else content
 
 
 def read_prediction(record: JsonObject) -> Rollout:
@@ -353,40 +200,31 @@ def is_atif(record: JsonObject) -> bool:
     return str(record.get("schema_version")).startswith("ATIF-v")
 
 
+class ATIF(Session):
+    """Steps of ATIF."""
+
+    kind = KINDS["atif"]
+
+
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
-    further = tuple(
-        map(_atif_turns, objects(record.get("subagent_trajectories")))
-    )
-    tools = lookup(record, "agent.tool_definitions")
+    further = map(ATIF.whole, objects(record.get("subagent_trajectories")))
     steps = objects(record.get("steps"))
     copied = any(step.get("is_copied_context") for step in steps)
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
-    member = session if part and is_text(session) else None
-    turns = _atif_turns(record)
-    return Rollout(turns, histories=further, tools=tools, member=member)
+    return replace(
+        ATIF.whole(record),
+        histories=tuple([trajectory.messages for trajectory in further]),
+        tools=lookup(record, "agent.tool_definitions"),
+        member=session if part and is_text(session) else None,
+    )
 
 
-_ATIF_ROLES = {"agent": "assistant", "system": "system"}
-_ATIF_STEP = "message reasoning_content tool_calls"
-
-
-def _atif_turns(record: JsonObject) -> Messages:
-    """Return each step's message with its calls, and their results."""
-    turns = []
-    for step in list_field(record, "steps"):
-        role = _ATIF_ROLES.get(str(step.get("source")), "user")
-        text, thought, calls = each_at(step, _ATIF_STEP)
-        more = {"reasoning_content": thought, "tool_calls": calls}
-        turns.append(new_turn(role, text, **more))
-        for result in objects(lookup(step, "observation.results")):
-            identity, content = each_at(result, "source_call_id content")
-            if content is None and result.get("subagent_trajectory_ref"):
-                content = "(a sub-agent's work)"
-            turns.append(result_turn(identity, content))
-    return turns
+_REWARDS = words(
+    "result.verifier_result.rewards.reward reward_file.reward reward_file"
+)
 
 
 def read_trial(record: JsonObject) -> Rollout:
@@ -401,12 +239,10 @@ def read_trial(record: JsonObject) -> Rollout:
     histories = [*first_step.histories]
     for step in further:
         histories += [step.messages, *step.histories]
-    outcome = first_at(record, "reward_file.reward", "reward_file")
-    reward = lookup(record, "result.verifier_result.rewards.reward")
     return replace(
         first_step,
         histories=tuple(histories),
-        reward=outcome if reward is None else reward,
-        outcome=outcome,
+        reward=first_at(record, *_REWARDS),
+        outcome=first_at(record, *_REWARDS[1:]),
         member=None,
     )

@@ -85,26 +85,33 @@ def is_sampled(record: JsonObject) -> bool:
 
 
 def read_exchange(record: JsonObject) -> Rollout:
-    """Read a request to a model and its response."""
-    _, response = _bodies(record)
-    return _exchange_with(record, response)
-
-
-def read_samples(record: JsonObject) -> Rollouts:
-    """Read a request to a model, and each of the answers in its response."""
-    return [
-        read_or_error((i,), _exchange_with, record, {"choices": [choice]})
-        for i, choice in enumerate(_choices(record))
-    ]
-
-
-def _exchange_with(record: JsonObject, response: Any) -> Rollout:
-    """Read a request and an answer.
+    """Read a request to a model and its response.
 
     Records of one session are parts of one rollout if the agent's first turn in them is the same. Without such an
     id all of a request is the prompt, because another rollout may have begun the conversation.
     """
+    rollout = _exchange(*_bodies(record))
+    session = first_at(record, *_SESSIONS)
+    if session is None:
+        return rollout
+    begin = first_agent_turn(rollout.messages)
+    turns = map(said, rollout.messages[begin:])
+    first_turn = first([t.text, t.called] for t in turns if t.text or t.called)
+    member = hashed_key(str(session), first_turn)
+    return replace(rollout, prompt_length=None, member=member)
+
+
+def read_samples(record: JsonObject) -> Rollouts:
+    """Read a request to a model, and each of the answers in its response."""
     request, _ = _bodies(record)
+    return [
+        read_or_error((i,), _exchange, request, {"choices": [choice]})
+        for i, choice in enumerate(_choices(record))
+    ]
+
+
+def _exchange(request: JsonObject, response: Any) -> Rollout:
+    """Read a request and an answer."""
     if str(response).startswith(_STREAMED):
         raise UnreadableError(
             "has a stream of events for a response; log it as one object"
@@ -116,16 +123,9 @@ def _exchange_with(record: JsonObject, response: Any) -> Rollout:
         raise UnreadableError(
             "has no answer in its response, as after a failed call"
         )
-    tools = offered_tools(request) or None
-    ended = first_ending(_ENDS, partial(lookup, response))
-    rollout = make_rollout(
-        question_turns(request), answer, tools=tools, ended=ended
+    return make_rollout(
+        question_turns(request),
+        answer,
+        tools=offered_tools(request) or None,
+        ended=first_ending(_ENDS, partial(lookup, response)),
     )
-    session = first_at(record, *_SESSIONS)
-    if session is None:
-        return rollout
-    begin = first_agent_turn(rollout.messages)
-    turns = map(said, rollout.messages[begin:])
-    first_turn = first([t.text, t.called] for t in turns if t.text or t.called)
-    member = hashed_key(str(session), first_turn)
-    return replace(rollout, prompt_length=None, member=member)

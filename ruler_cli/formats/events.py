@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -42,6 +42,8 @@ from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
+Steps = Sequence[tuple[str, str]]
+"""Steps to take for an event of a type, each with the places of its values."""
 
 _CONVERSATIONS = words(
     "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
@@ -63,19 +65,27 @@ class EventKind:
 
     `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
     kinds. One event has the terms that it `needs`. With `conversations`, events may name one of many conversations.
-    `turns` are those that its events are, by patterns of their types, which stand at `by`; `texts` are patterns of what
-    the harness writes in the user's place, and `tried` is the version of the agent whose sessions are known.
+    `steps_of` returns what its row says of events of a type, which stands at `by`; None if nothing.
+    `texts` are patterns of what the harness writes in the user's place, `tried` is the version whose output was read.
+    An event has its id at `id`; one that comes again is a copy, or with `replaces` a change. Its member `parent` has
+    the id of the event before: a user's turn behind an earlier one begins a branch, or any event if they are `linear`.
+    Events with a value at one of `sides` are no turns of the session's agent.
     """
 
     matches: Matches
+    steps_of: Callable[[str], Steps | None]
     member: str = ""
     most: bool = False
     conversations: bool = False
-    turns: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     needs: str = ""
     by: str = "type"
     tried: str = ""
+    id: str = "id"
+    parent: str = ""
+    linear: bool = False
+    replaces: bool = False
+    sides: str = ""
 
     def type_of(self, event: Event) -> str:
         """Return the type of an event, of all values at `by`."""
@@ -89,35 +99,35 @@ class EventKind:
         has_one = any(holds(event, self.needs) for event in fitting)
         return has_one and 2 * len(fitting) >= len(events)
 
-    def row_of(self, kind: Any) -> str | None:
-        """Return what is said of events of a type; None if nothing is."""
-        for pattern, row in self.turns.items():
-            if re.fullmatch(pattern, str(kind)):
-                return row
-        return None
-
 
 def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
     clues = [*map(_clue, row.pop("clues"))]
     stated = row.pop("texts", {})
     texts = {name: re.compile(stated.get(name, _NOTHING)) for name in _TEXTS}
+    turns = row.pop("turns", {})
 
     def matches(event: Event) -> bool:
         return any(clue(event) for clue in clues)
 
-    return EventKind(matches, texts=texts, **row)
+    @lru_cache(1000)
+    def steps_of(kind: str) -> Steps | None:
+        for pattern, steps in turns.items():
+            if re.fullmatch(pattern, kind):
+                return re.findall(r"([^ ;]+) ([^;]+)", steps)
+        return None
+
+    return EventKind(matches, steps_of, texts=texts, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
     terms = row.get("has", "")
-    only = frozenset(words(row.get("only", "")))
     kind = _pattern(row.get("type", ".*"))
     role = _pattern(row.get("role", ".*"))
 
     def matches(event: Event) -> bool:
-        if not holds(event, terms) or (only and not event.keys() <= only):
+        if not holds(event, terms):
             return False
         is_kind = kind.fullmatch(str(event.get("type")))
         return bool(is_kind and role.fullmatch(str(event.get("role"))))
@@ -173,20 +183,15 @@ def spans_apart(raw: bytes) -> list[bytes]:
 
 _SAMPLE = 20
 """First records that show if they are events."""
-_MESSAGES = ("messages", "conversations")
-"""Members that are lists of messages."""
+_UNREADABLE = {
+    "messages": ("role", "content"),
+    "conversations": ("from", "value"),
+}
+"""Lists of messages → the names in one that stands for a line that cannot be read."""
 
-
-@value
-class Gathering:
-    """The way in which events become records, in a list `member` of each.
-
-    `paths` are those of the id of an event's rollout, whose name in the record is the first of them; none: the file is
-    one rollout.
-    """
-
-    member: str
-    paths: Names = ()
+Gathering = tuple[str, Names]
+"""The way in which events become records: the list of each record, and the paths of the id of an event's rollout, whose
+name in the record is the first of them; none: the file is one rollout."""
 
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
@@ -194,8 +199,9 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     if not events:
         return None
     for event in events:
-        # a response in the log of llm is a step of its conversation
-        if RECORD_MEMBERS & event.keys() and "response_json" not in event:
+        # a response in the log of llm or LiteLLM is a step of its conversation
+        is_step = "response_json" in event or "call_type" in event
+        if RECORD_MEMBERS & event.keys() and not is_step:
             return None
     for kind in KINDS.values():
         fitting = []
@@ -203,16 +209,16 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
             if _first_id(event, _CONVERSATIONS) is not None:
                 fitting.append(event)
         if kind.conversations and 2 * len(fitting) >= len(events):
-            return Gathering(kind.member, _CONVERSATIONS)
+            return kind.member, _CONVERSATIONS
         is_made = all(map(kind.matches, events))
         if kind.most:
             is_made = kind.is_made_of(events)
         if kind.member and is_made:
-            return Gathering(kind.member)
+            return kind.member, ()
     for event in events:
         if not is_span(event) and not spans_in(event):
             return None
-    return Gathering("spans", _TRACES)
+    return "spans", _TRACES
 
 
 def may_be_event(raw: bytes) -> bool:
@@ -254,16 +260,13 @@ def _list_member(raw: bytes) -> str | None:
     """Return the member for a record that is a list of messages; None if it is anything else."""
     if raw.lstrip()[:1] != b"[":
         return None
-    try:
+    with suppress(UnreadableError, RecursionError):
         messages = parse_value(raw)
-    except (UnreadableError, RecursionError):
-        return None
-    events = objects(messages)
-    gathering = _gathering(events[:_SAMPLE])
-    if events != messages:
-        return None
-    member = gathering.member if gathering else None
-    return member if member in _MESSAGES else None
+        events = objects(messages)
+        member, _ = _gathering(events[:_SAMPLE]) or ("", ())
+        if events == messages and member in _UNREADABLE:
+            return member
+    return None
 
 
 class MessageLists(Container):
@@ -298,7 +301,7 @@ class AssembledRollouts(Container):
     ) -> None:
         super().__init__(source.name, source.most)
         self._source = source
-        self._gathering = gathering
+        self._member, self._paths = gathering
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
         self._place = {"file": file, "folder": folder}
@@ -308,7 +311,7 @@ class AssembledRollouts(Container):
         """All events in a temporary database; one without a key, which is a number then, is a rollout by itself."""
         db = temporary_database(_SCHEMA, cache=2000)
         self._stack.callback(db.close)
-        is_trace = self._gathering.paths is _TRACES
+        is_trace = self._paths is _TRACES
         with temporary():
             for line in self._source.records():
                 events = spans_apart(line.raw) if is_trace else [line.raw]
@@ -323,19 +326,16 @@ class AssembledRollouts(Container):
     def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
         """Return the key of an event, as JSON, and the event."""
         event = _event(raw)
-        paths = self._gathering.paths
-        if paths:
-            key = _first_id(event or {}, paths)
+        if self._paths:
+            key = _first_id(event or {}, self._paths)
             return None if key is None else dump(key), raw
-        if event is not None:
-            return b"", raw
-        text = raw.decode("utf-8", "replace")
-        match self._gathering.member:
-            case "messages":
-                return b"", dump({"role": "unreadable", "content": text})
-            case "conversations":
-                return b"", dump({"from": "unreadable", "value": text})
-        return b"", dump(text)
+        if event is None:
+            text: Any = raw.decode("utf-8", "replace")
+            names = _UNREADABLE.get(self._member)
+            if names:
+                text = dict(zip(names, ("unreadable", text), strict=True))
+            raw = dump(text)
+        return b"", raw
 
     def records(self) -> Iterator[Line]:
         """Yield every record; one that is larger than the bound is not held."""
@@ -355,12 +355,12 @@ class AssembledRollouts(Container):
         """Make the record of the bytes of its events."""
         members = {}
         if key:
-            members[self._gathering.paths[0]] = key
+            members[self._paths[0]] = key
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
         listed = b", ".join(events)
-        members[self._gathering.member] = b"[%s]" % listed
+        members[self._member] = b"[%s]" % listed
         return b"{%s}" % encode_members(members)
 
 

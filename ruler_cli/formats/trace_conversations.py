@@ -7,7 +7,7 @@ twice, never in part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ruler_cli.files.values import first
 from ruler_cli.formats.trace_spans import Span
@@ -24,19 +24,23 @@ from ruler_cli.messages.dialects import (
 Turns = list[Said]
 
 _LONG = 12
-"""Characters of an answer that do not stand in another text by chance."""
+"""Characters of a text that do not stand in another text by chance."""
 _NEAR = 200
 """Last conversations that a step may continue; one before them is shown twice."""
 
 
 @dataclass(slots=True)
 class Conversation:
-    """The input and output of a conversation's last step, whose number is `last`; `begin` is its first span."""
+    """The input and output of a conversation's last step, whose number is `last` and whose parent `parent`.
 
-    begin: Span
-    last: int
+    `in_tool`: a tool began it.
+    """
+
     input: Turns
     output: Turns
+    last: int
+    parent: str | None
+    in_tool: bool
 
     @property
     def turns(self) -> Turns:
@@ -55,72 +59,46 @@ class Conversation:
     ) -> bool:
         """Return whether a step holds this input and this answer, or is the same step again."""
         size = len(self.input)
-        new = asked[size:]
-        if not size or self.input != asked[:size]:
-            return False
-        if new:
-            return says(new, self.output)
-        return not answered or not self.output or answered == self.output
+        begins = bool(self.input) and self.input == asked[:size]
+        # the same step again may have failed
+        spoken = asked[size:] or answered or self.output
+        return begins and says(spoken, self.output)
 
 
 def conversations_of(spans: list[Span]) -> list[Conversation]:
     """Return the conversations of the model calls, in the order in which they begin."""
     conversations: list[Conversation] = []
-    by_parent: dict[str | None, Conversation] = {}
+    in_tools = set[str | None]()
     for number, span in enumerate(spans):
+        in_tool = bool(span.parent) and span.parent in in_tools
+        if in_tool or span.kind == "tool":
+            in_tools.add(span.identity)
         if span.kind != "call":
             continue
-        asked, answered = _exchange(span)
-        if not asked + answered or _is_wrapped(span, answered):
+        asked = [*map(said, question_turns(span.input))]
+        answered = [*map(said, agent_turns(span.output))]
+        if not asked + answered:
             continue
-        talk = None
-        for earlier in conversations[-_NEAR:]:
-            size = len(talk.input) if talk else 0
-            is_longest = len(earlier.input) >= size
-            if is_longest and earlier.is_continued(asked, answered):
-                talk = earlier
-        if talk is None:
-            talk = by_parent.get(span.parent)
-            talk = talk or first(reversed(conversations))
-            if talk is None or _is_whole(asked):
-                talk = Conversation(span, number, [], [])
-                conversations.append(talk)
-            new = rest_of(talk.turns, asked)
-            if not asked:
-                between = spans[talk.last + 1 : number]
-                new = _results(between)
-            talk.input = talk.turns + new
+        near = conversations[:-_NEAR:-1]
+        continued = [t for t in near if t.is_continued(asked, answered)]
+        if continued:
+            talk = max(continued, key=lambda talk: len(talk.input))
+            new = asked[len(talk.input) :]
+            talk.input = talk.input + _with_thought(new, talk.output)
+            if new or answered:
+                talk.output = answered
+        elif near and not _is_whole(asked):
+            talk = _beside(span, near)
+            talk.input = talk.turns + rest_of(talk.turns, asked)
             talk.output = answered
-        elif len(asked) > len(talk.input) or not talk.output:
-            talk.input = asked
-            talk.output = answered or talk.output
         else:
-            continue
+            parent = span.parent
+            talk = Conversation(asked, answered, number, parent, in_tool)
+            conversations.append(talk)
         talk.last = number
-        by_parent[span.parent] = talk
-    _add_last_tools(conversations, by_parent, spans)
+        talk.parent = span.parent
+    _add_last_tools(conversations, spans)
     return conversations
-
-
-def _add_last_tools(
-    conversations: list[Conversation],
-    by_parent: dict[str | None, Conversation],
-    spans: list[Span],
-) -> None:
-    """Add the tools that ran after a conversation's last step: results of its calls, and what no model called."""
-    end = 0
-    called = set()
-    for talk in conversations:
-        end = max(end, talk.last)
-        called |= _called(talk.turns)
-        pending = _called(talk.output)
-        for result in _results(spans[talk.last + 1 :]):
-            if result.message["name"] in pending:
-                talk.output.append(result)
-    for tool in spans[end + 1 :]:
-        beside = by_parent.get(tool.parent)
-        if tool.kind == "tool" and beside and tool.name not in called:
-            beside.output += map(said, run_of(tool))
 
 
 def _is_whole(asked: Turns) -> bool:
@@ -134,23 +112,54 @@ def _is_whole(asked: Turns) -> bool:
     return not (form.by_agent or form.is_returned)
 
 
-def _exchange(call: Span) -> tuple[Turns, Turns]:
-    asked = map(said, question_turns(call.input))
-    answered = map(said, agent_turns(call.output))
-    return [*asked], [*answered]
+def _beside(
+    span: Span,
+    conversations: list[Conversation],
+) -> Conversation:
+    """Return the first conversation whose last step has the same parent as a span, else the first."""
+    for talk in conversations:
+        if talk.parent == span.parent:
+            return talk
+    return conversations[0]
 
 
-def _is_wrapped(
-    call: Span,
-    answered: Turns,
-) -> bool:
-    """Return whether a framework's call wraps this one of its client, and holds its answer."""
-    for span in call.around():
-        ends = (span.input, span.output)
-        if span.kind == "call" and None not in ends:
-            asked, answer = _exchange(span)
-            return says(asked + answer, answered)
-    return False
+def _add_last_tools(
+    conversations: list[Conversation],
+    spans: list[Span],
+) -> None:
+    """Add the tools that ran after a conversation's last step: results of its calls, and what no model called."""
+    end = 0
+    called = set()
+    for talk in conversations:
+        end = max(end, talk.last)
+        called |= _called(talk.turns)
+        pending = _called(talk.output)
+        for tool in spans[talk.last + 1 :]:
+            if tool.kind != "tool" or tool.output is None:
+                continue
+            if tool.name in pending:
+                _, result = run_of(tool)
+                talk.output.append(said(result))
+    for tool in spans[end + 1 :]:
+        if tool.kind != "tool" or tool.name in called:
+            continue
+        if conversations:
+            talk = _beside(tool, conversations)
+            talk.output += map(said, run_of(tool))
+
+
+def _with_thought(
+    new: Turns,
+    answer: Turns,
+) -> Turns:
+    """Return the turns that a step adds; the first, if it repeats an answer without its thought, has it."""
+    thought = first(turn.form.thought for turn in answer if turn.form.thought)
+    if not new or not thought or not new[0].form.by_agent:
+        return new
+    if any(turn.form.thought for turn in new):
+        return new
+    message = {**new[0].message, "reasoning_content": thought}
+    return [replace(new[0], message=message), *new[1:]]
 
 
 def rest_of(
@@ -162,16 +171,6 @@ def rest_of(
         if before[-size:] == asked[:size]:
             return asked[size:]
     return asked
-
-
-def _results(spans: list[Span]) -> Turns:
-    """Return the results of the tools among spans."""
-    results = []
-    for span in spans:
-        if span.kind == "tool" and span.output is not None:
-            _, result = run_of(span)
-            results.append(said(result))
-    return results
 
 
 def run_of(tool: Span) -> Messages:
@@ -192,11 +191,10 @@ def says(
 ) -> bool:
     """Return whether turns hold an answer: its text without its thoughts, and its calls."""
     spoken = [turn for turn in turns if turn.form.by_agent]
-    texts = [turn.text for turn in spoken]
     for part in answer:
         *_, last = part.text.split("</think>")
         text = last.strip()
-        if not any(is_within(text, whole, _LONG) for whole in texts):
+        if not any(is_within(text, turn.text) for turn in spoken):
             return False
     return _called(answer) <= _called(spoken)
 
@@ -204,9 +202,8 @@ def says(
 def is_within(
     text: str,
     whole: str,
-    least: int,
 ) -> bool:
-    """Return whether a text holds this one; one shorter than `least` must be equal, as it stands in many."""
+    """Return whether a text holds this one; a short one must be equal, as it stands in many."""
     if not text or text == whole:
         return True
-    return len(text) >= least and text in whole
+    return len(text) >= _LONG and text in whole

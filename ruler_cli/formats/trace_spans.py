@@ -7,13 +7,13 @@ OpenAI's agents (`span_data`). Traps:
 - Attributes with an index (`gen_ai.prompt.10.role`) come in any order; an index may be huge.
 - JSON text is decoded only if its writer always writes JSON there, or says so: else a model's answer that is
   JSON would become messages, in its own call or in the next one's prompt.
-- OpenTelemetry's first convention wrote messages as events of the span.
+- OpenTelemetry's first convention wrote messages as events of the span; Strands, which still does, as JSON of parts.
+- LiteLLM's log has a call a line; its calls of other models than those that answer in words are left out.
+- OpenLLMetry writes thoughts of the Responses API as JSON text, and ids of results that no call has.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
     Names,
+    first,
     first_at,
-    first_of,
     is_list,
     is_object,
     is_text,
@@ -42,17 +42,18 @@ _STARTS = words(
     "startTimeUnixNano start_time_unix_nano start_time startTime started_at dotted_order"
 )
 _KINDS = words(
-    "openinference.span.kind gen_ai.operation.name langfuse.observation.type"
+    "openinference.span.kind gen_ai.operation.name langfuse.observation.type traceloop.span.kind llm.request.type"
 )
-_OWN_KINDS = words("run_type span_kind type kind")
+_OWN_KINDS = words("run_type span_kind type kind call_type")
 _CALLS = words(
-    "llm chat chat_model generation generate_content text_completion completion response"
+    "llm chat chat_model generation generate_content text_completion completion response acompletion atext_completion "
+    "responses aresponses anthropic_messages agenerate_content"
 )
 _TOOLS = words("tool execute_tool function tool_call")
 _CALL_MARKS = words(
     "llm.input_messages gen_ai.prompt gen_ai.completion gen_ai.input.messages gen_ai.output.messages"
 )
-"""Attributes that only a call of a model has."""
+"""Attributes that only a call of a model has, and what holds calls."""
 _INPUTS = words(
     "gen_ai.input.messages llm.input_messages gen_ai.prompt langfuse.observation.input input.value"
 )
@@ -61,10 +62,10 @@ _OUTPUTS = words(
     "gen_ai.output"
 )
 _SYSTEM = "gen_ai.system_instructions"
-_TEXTS = words("gen_ai.prompt gen_ai.output")
-"""Inputs and outputs of a model that are text, even if it looks like JSON; the others are JSON."""
-_TOLD = ("input.value", "output.value")
-"""Inputs and outputs of which the writer tells the media type."""
+_SYSTEMS = words("response.instructions model_parameters.instructions")
+_TEXTS = words("gen_ai.prompt gen_ai.output input.value output.value")
+"""Inputs and outputs that are text, even if it looks like JSON, unless a media type beside them says that they are
+JSON; the others are JSON."""
 _ARGUMENTS = words(
     "gen_ai.tool.call.arguments gen_ai.tool.args tool.arguments input.value tool.parameters"
 )
@@ -75,25 +76,15 @@ _ERRORS = words("error status.message status_message statusMessage")
 _NAMES = words("gen_ai.tool.name tool.name")
 _TITLES = words("name span_name")
 _TOOL_LISTS = words("gen_ai.tool.definitions llm.tools")
-_OWN_INPUTS = words("inputs input input_text")
-_OWN_OUTPUTS = words("outputs output output_text response")
-_IN_EVENTS = (_INPUTS[0], _OUTPUTS[0], _SYSTEM)
-_EVENT_NAMES = ("name", "event.name")
-_EVENT_ROLES = {
-    "system": "system",
-    "user": "user",
-    "tool": "tool",
-    "assistant": "assistant",
-    "choice": "assistant",
-}
-"""Kinds of events that are messages, and their roles."""
-_AROUND = 200
-"""Spans around a span that are looked at."""
+_OWN_TOOLS = words("extra.invocation_params.tools model_parameters.tools")
+_OWN_INPUTS = words("inputs input input_text messages trace.input")
+_OWN_OUTPUTS = words("outputs output output_text response trace.output")
+_EVENT_ROLES = words("system user tool assistant choice")
 
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """One span: `kind` is `call` (of a model), `tool` or `other`, `outer` the span around it."""
+    """One span: `kind` is `call` (of a model), `tool` or `other`, `name` that of its tool."""
 
     kind: str
     name: str
@@ -103,30 +94,18 @@ class Span:
     output: Any
     tools: Any
     raw: JsonObject
-    outer: Span | None = None
-
-    def around(self) -> Iterator[Span]:
-        """The spans around this one, the nearest first; parents may go round in circles."""
-        outer = self.outer
-        for _ in range(_AROUND):
-            if outer is None:
-                return
-            yield outer
-            outer = outer.outer
 
 
 def spans_of(listed: Any) -> list[Span]:
     """The spans of a list, and those inside them, by their start times if all have comparable ones."""
     spans = []
-    by_id = {}
-    for raw, parent in _flat(listed):
-        if raw.get("object") == "trace":  # of OpenAI's agents
-            continue
-        span = _span(raw, parent)
-        spans.append(span)
-        by_id[span.identity] = span
-    for span in spans:
-        span.outer = by_id.get(span.parent) if span.parent else None
+    raws = objects(listed)
+    for raw in raws:
+        raws += objects(raw.get("child_runs"))
+        # an agent's trace beside its spans, and calls of other models in LiteLLM's log, are none
+        is_call = str(raw.get("call_type", "llm")) in _CALLS
+        if is_call and raw.get("object") != "trace":
+            spans.append(_span(raw))
     # dates sort as the texts that they are, and so do nanoseconds
     try:
         return sorted(spans, key=lambda span: first_at(span.raw, *_STARTS))
@@ -134,43 +113,43 @@ def spans_of(listed: Any) -> list[Span]:
         return spans
 
 
-def _span(
-    raw: JsonObject,
-    parent: str | None,
-) -> Span:
-    if is_object(raw.get("span_data")):
-        raw = {**raw["span_data"], **raw}
+def _span(raw: JsonObject) -> Span:
+    raw = {**(raw.get("span_data") or {}), **raw}
     if "run_type" in raw:  # LangSmith's tables write objects as JSON text
         raw = {name: decoded(value) for name, value in raw.items()}
     attributes = {**_event_messages(raw), **_attributes(raw)}
     kind = _kind(raw, attributes)
-    tool = kind == "tool"
+    is_tool = kind == "tool"
+    asked = _ARGUMENTS if is_tool else _INPUTS
+    answered = _RESULTS if is_tool else _OUTPUTS
     inputs, outputs = values_of(raw)
-    if inputs in (None, ""):
-        names = _ARGUMENTS if tool else _INPUTS
-        inputs = _value(attributes, names, text=tool)
+    inputs = inputs or _value(attributes, asked)
     if outputs in (None, ""):
-        names = _RESULTS if tool else _OUTPUTS
-        outputs = _value(attributes, names, text=tool)
-    if tool and outputs is None:
+        outputs = _value(attributes, answered)
+    if is_tool and outputs is None:
         outputs = first_at(raw, *_ERRORS) or None
-    is_reply = is_object(outputs) and "choices" in outputs
-    if kind == "other" and is_reply and items(lookup(inputs, "messages")):
+    # a request and a response of the API, whatever kind it claims
+    if lookup(inputs, "messages") and lookup(outputs, "choices"):
         kind = "call"
-    system = decoded(attributes.get(_SYSTEM))
-    if "span_data" in raw:  # of OpenAI's agents, beside the input
-        system = lookup(outputs, "instructions")
+    _mend(inputs)
+    _mend(outputs)
+    system = decoded(attributes.get(_SYSTEM)) or first_at(raw, *_SYSTEMS)
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
-    title = first_at(raw, *_TITLES)
-    name = first_at(attributes, *_NAMES) or title if tool else title
-    identity = _first_text(raw, _IDS)
-    parent = _first_text(raw, _PARENTS) or parent
-    tools = lookup(raw, "extra.invocation_params.tools") or []
+    schemas = []
     for declared in items(decoded(first_at(attributes, *_TOOL_LISTS))):
         schema = lookup(declared, "tool.json_schema")  # OpenInference
-        tools = [*tools, decoded(schema) or declared]
-    return Span(kind, str(name), identity, parent, inputs, outputs, tools, raw)
+        schemas.append(decoded(schema) or declared)
+    return Span(
+        kind,
+        str(first_at(attributes, *_NAMES) or first_at(raw, *_TITLES)),
+        first_at(raw, *_IDS),
+        first_at(raw, *_PARENTS),
+        inputs,
+        outputs,
+        first_at(raw, *_OWN_TOOLS) or schemas,
+        raw,
+    )
 
 
 def values_of(holder: JsonObject) -> tuple[Any, Any]:
@@ -183,7 +162,7 @@ def values_of(holder: JsonObject) -> tuple[Any, Any]:
 
 
 def _kind(raw: JsonObject, attributes: JsonObject) -> str:
-    stated = [*filter(None, (lookup(attributes, name) for name in _KINDS))]
+    stated = [lookup(attributes, name) for name in _KINDS]
     for value in [*stated, *map(raw.get, _OWN_KINDS)]:
         kind = str(value).lower()
         if kind in _CALLS:
@@ -191,116 +170,89 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
         if kind in _TOOLS:
             return "tool"
     # of another kind, it may hold messages of the calls inside it
-    if stated:
-        return "other"
-    if first_at(attributes, *_CALL_MARKS):
-        return "call"
-    return "tool" if first_at(attributes, *_NAMES) else "other"
+    is_call = not any(stated) and first_at(attributes, *_CALL_MARKS)
+    return "call" if is_call else "other"
 
 
 def _value(
     attributes: JsonObject,
     names: Names,
-    *,
-    text: bool = False,
 ) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
         value = lookup(attributes, name)
-        mime = lookup(attributes, name.replace("value", "mime_type"))
-        is_json = name not in _TOLD or "json" in str(mime)
-        if is_json and not text and name not in _TEXTS:
+        mime = lookup(attributes, f"{name.removesuffix('value')}mime_type")
+        is_json = name not in _TEXTS or "json" in str(mime)
+        # what tools get and return is text
+        if is_json and names in (_INPUTS, _OUTPUTS):
             value = decoded(value)
         if value not in EMPTY:
             return value
     return None
 
 
+def _mend(turns: Any) -> None:
+    """Read thoughts that OpenLLMetry wrote as JSON text, and name results, whose ids there may be of no call."""
+    called = list[Any]()
+    for turn in objects(turns):
+        for part in objects(turn.get("parts")):
+            if part.get("type") == "reasoning":
+                part["content"] = decoded(part.get("content"))
+            elif "response" in part and called:
+                part.setdefault("name", called.pop(0))
+            elif "arguments" in part:
+                called.append(part.get("name"))
+
+
 def _event_messages(raw: JsonObject) -> dict[str, Any]:
-    """The messages in events of a span, as attributes."""
-    asked: list[JsonObject] = []
-    answered: list[JsonObject] = []
-    whole = {}
-    encoded = False
+    """The attributes of a span's events, and those of them that are messages as attributes."""
+    attributes: dict[str, Any] = {}
     for event in objects(raw.get("events")):
-        body = _attributes(event) or event
-        for name in _IN_EVENTS:
-            if body.get(name):
-                whole[name] = body[name]
-        title = str(first_of(event, _EVENT_NAMES) or body.get("event.name"))
-        kind = title.removeprefix("gen_ai.").removesuffix(".message")
+        body = _attributes(event)
+        attributes |= body
+        kind = str(event.get("name"))
+        kind = kind.removeprefix("gen_ai.").removesuffix(".message")
         if kind not in _EVENT_ROLES:
             continue
-        message = decoded(body.get("message"))
-        if is_object(message):
-            body = message
-        content = body.get("message") or body.get("content")
-        # a writer of parts as JSON writes the task so, too (Strands)
-        if not asked and kind != "choice":
-            encoded = lookup(decoded(content), "0.text") is not None
-        if encoded:
-            content = decoded(content)
-        side = answered if kind == "choice" else asked
-        side.append({**body, "content": content, "role": _EVENT_ROLES[kind]})
-    sides = {_INPUTS[0]: asked, _OUTPUTS[0]: answered}
-    return {name: side for name, side in sides.items() if side} | whole
-
-
-def _flat(
-    listed: Any, parent: str | None = None
-) -> Iterator[tuple[JsonObject, str | None]]:
-    """Spans and those inside them, each with the id of the one around it."""
-    for raw in objects(listed):
-        yield raw, parent
-        yield from _flat(raw.get("child_runs"), _first_text(raw, _IDS))
-
-
-def _first_text(raw: JsonObject, names: Names) -> str | None:
-    value = first_at(raw, *names)
-    return None if value in (None, "") else str(value)
-
-
-_INDEX = re.compile("[0-9]{1,9}")
-_DEEP = 14
-"""Parts of a flat name that are read."""
+        content = decoded(body.get("message") or body.get("content"))
+        side = _INPUTS[0]
+        if kind == "choice":
+            side = _OUTPUTS[0]
+            kind = "assistant"
+        message = {**body, "content": content, "role": kind}
+        attributes.setdefault(side, []).append(message)
+    return attributes
 
 
 def _attributes(raw: JsonObject) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
-    attributes = decoded(raw.get("attributes"))
+    attributes = decoded(raw.get("attributes")) or {}
     if is_list(attributes):
         attributes = _pairs(attributes)
-    attributes = {**attributes} if is_object(attributes) else {}
+    columns = {}
     for key, value in raw.items():
         if key.startswith("attributes."):
-            attributes[key[11:]] = value
+            columns[key[11:]] = value
+    stated = {}
     # a table has the keys of all its spans in each
-    stated = {
-        key: value for key, value in attributes.items() if value is not None
-    }
+    for key, value in {**attributes, **columns}.items():
+        if value is not None:
+            stated[key] = value
     return {**_unflat(stated), **stated}
 
 
 def _unflat(flat: JsonObject) -> Any:
     """Flat names as objects and lists; an index only gives an item's order."""
-    root: dict[str, Any] = {}
+    inside: dict[str, Any] = {}
     for name, value in flat.items():
-        at = root
-        *outer, last = name.split(".", _DEEP)
-        for part in outer:
-            inner = at.setdefault(part, {})
-            at = inner if is_object(inner) else {}
-        at.setdefault(last, value)
-    return _listed(root)
-
-
-def _listed(value: Any) -> Any:
-    if not is_object(value):
-        return value
-    listed = {key: _listed(inner) for key, inner in value.items()}
-    if value and all(_INDEX.fullmatch(key) for key in value):
-        return [listed[key] for key in sorted(value, key=int)]
-    return listed
+        head, _, rest = name.partition(".")
+        inside.setdefault(head, {})[rest] = value
+    values = {}
+    for head, inner in inside.items():
+        values[head] = inner[""] if "" in inner else _unflat(inner)
+    if values and all(map(str.isdecimal, values)):
+        return [values[index] for index in sorted(values, key=int)]
+    return values
 
 
 def decoded(value: Any) -> Any:
@@ -319,13 +271,11 @@ def _pairs(listed: Any) -> dict[str, Any]:
 
 
 def _any_value(value: Any) -> Any:
-    """The value in OTLP's AnyValue; other values as they are."""
-    for key, inner in value.items() if is_object(value) else ():
-        kind = key.replace("_", "").lower()
-        if kind == "arrayvalue":
-            return [*map(_any_value, items(inner.get("values")))]
-        if kind == "kvlistvalue":
-            return _pairs(inner.get("values"))
-        if kind.endswith("value"):
-            return inner
-    return value
+    """The value in OTLP's AnyValue; a text, a number or null as it is."""
+    inner = first(value.values()) if is_object(value) else value
+    if not is_object(inner):
+        return inner
+    listed = items(inner.get("values"))
+    if lookup(listed, "0.key"):
+        return _pairs(listed)
+    return [*map(_any_value, listed)]

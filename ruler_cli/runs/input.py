@@ -208,7 +208,7 @@ class Survey:
         return first(openings) if self.compares else None
 
     def finish(self) -> None:
-        """Take the counts of the groups; UsageError if they do not lie as the user says."""
+        """Take the counts of the groups."""
         index = self.index
         sizes = index.sizes()
         self.groups, self.smallest, self.largest, self.singles, self.mine = (
@@ -220,22 +220,9 @@ class Survey:
         if self.compares:
             self.mixed, mixed_at = index.mixed()
             self.first_mixed = self.where(mixed_at) if mixed_at else ""
-        wanted = self.settings.grouping
-        if wanted == "line":
-            return
-        apart = index.returned(apart=True)
-        if wanted == "consecutive" and apart:
-            self.refuse_apart("leave --grouping at auto")
-        scattered = apart or wanted == "scattered"
-        self.layout = "scattered" if scattered else "adjacent"
-
-    def refuse_apart(self, remedy: str) -> None:
-        """Raise UsageError for the first group whose records do not follow one another, if there is one."""
-        apart = self.index.returned(apart=True)
-        if apart:
-            before, again = map(self.where, apart)
-            problem = f"{before} and {again} are one group with others between"
-            raise UsageError(problem, remedy)
+        if not self.alone:
+            apart = index.returned(apart=True)
+            self.layout = "scattered" if apart else "adjacent"
 
     def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, and of rollouts that are read wrong, a sentence each with the way out.
@@ -648,13 +635,6 @@ def _reader_of(
 
         values = [value for _, value in records]
         refuse_tasks(name, values, *settings.messages)
-    grouping = settings.grouping
-    whole = reader.format.shape != "trajectory"
-    if whole and grouping in ("consecutive", "scattered"):
-        raise UsageError(
-            "every record of this file already is a group",
-            place=f"--grouping {grouping}",
-        )
     if settings.shard is not None and reader.format.shape == "columns":
         raise UsageError(
             f"a record of {name} holds several groups",
@@ -672,7 +652,6 @@ def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:
     """
     limit = read.settings.limit
     groups = 0
-    came_back = False
     for group in grouped(stream, alone=read.alone):
         if not read.alone:
             number = read.index.group(digest(group.key))
@@ -680,11 +659,13 @@ def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:
             groups = max(groups, number + 1)
             if limit is not None and number >= limit:
                 continue
+            if came_back:
+                where = group.records[0].line.where
+                raise UsageError(
+                    f"{where} is of a group before it, with others between",
+                    "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file",
+                )
         mine = [read.add(record) for record in group.records]
-        if came_back:
-            read.refuse_apart(
-                "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file"
-            )
         if mine[0]:
             yield group
     read.finish()
