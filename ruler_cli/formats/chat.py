@@ -141,10 +141,9 @@ def answer_turns(
     if as_json and json_messages(value):
         return chat_turns(value, where)
     turns = find_answer(value, where)
-    if turns is None:
-        messages = [value] if is_object(value) else value
-        return check_messages(messages, where)
-    return turns
+    return turns or check_messages(
+        [value] if is_object(value) else value, where
+    )
 
 
 def find_answer(value: Any, where: str) -> Messages | None:
@@ -157,6 +156,8 @@ def find_answer(value: Any, where: str) -> Messages | None:
     listed = [value] if is_object(value) else items(value)
     if turns := named_turns(listed):
         return turns
+    if listed and all(map(_is_part, listed)):
+        return [new_turn("assistant", listed)]
     if listed and all(map(_is_turn, listed)):
         return check_messages(listed, where)
     choices = listed
@@ -166,7 +167,22 @@ def find_answer(value: Any, where: str) -> Messages | None:
         raise UnreadableError(
             f"has {len(choices)} answers in `{where}` where one conversation should end; write a rollout for each"
         )
-    return messages_of(value, "assistant")
+    turns = messages_of(value, "assistant")
+    if turns is None and is_object(value):
+        text = first(filter(is_text, map(value.get, _TEXTS)))
+        turns = None if text is None else [new_turn("assistant", text)]
+    return turns
+
+
+_TEXTS = words(
+    "text content generated_text output_text completion response message final_text"
+)
+"""Members that hold an answer, whatever stands beside them."""
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
+
+
+def _is_part(value: Any) -> bool:
+    return lookup(value, "type") in _PARTS and "role" not in value
 
 
 def _is_turn(value: Any) -> bool:

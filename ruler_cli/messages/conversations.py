@@ -227,15 +227,13 @@ def _named_turn(
     text_key: str,
 ) -> Turn:
     speaker = turn.get(by)
-    name = None
     kind = kind_of(turn) if by in KIND_KEYS else ""
     if kind in TYPED:
         return turn
-    role = ROLES.get(str(speaker).lower(), kind or speaker)
-    if by == "agent" and speaker:
-        name = speaker
-        role = ROLES.get(str(speaker).lower(), "assistant")
-    made = new_turn(role, turn.get(text_key), name=name)
+    is_name = by == "agent" and bool(speaker)
+    unknown = "assistant" if is_name else kind or speaker
+    role = ROLES.get(str(speaker).lower(), unknown)
+    made = new_turn(role, turn.get(text_key), name=is_name and speaker)
     for key, value in turn.items():
         if key not in (by, text_key):
             made[key] = value

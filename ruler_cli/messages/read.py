@@ -366,10 +366,11 @@ class _MessageReader:
             # a call of a server's own tool
             name = first_stated(call, KIND_KEYS)
             if arguments is None:
-                arguments = {}
-                for key, value in call.items():
-                    if key not in _NO_ARGUMENTS and value is not None:
-                        arguments[key] = value
+                arguments = {
+                    key: value
+                    for key, value in call.items()
+                    if key not in _NO_ARGUMENTS and value is not None
+                }
         elif not name:
             name = "unknown"
             arguments = call if arguments is None else arguments
