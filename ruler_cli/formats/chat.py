@@ -34,6 +34,7 @@ from ruler_cli.formats.names import (
     TOOLS,
     WITH_CONTEXT,
 )
+from ruler_cli.formats.paths import is_text_list
 from ruler_cli.messages.content import (
     Messages,
     calls_of,
@@ -58,6 +59,7 @@ from ruler_cli.messages.names import (
     CALL_KEYS,
     CONTENTS,
     USER_ROLES,
+    kind_of,
 )
 from ruler_cli.messages.read import has_content
 from ruler_cli.types import Path, Rollout, printable
@@ -89,9 +91,11 @@ def task_messages(rollout: Rollout) -> Messages:
         return before
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    if all(turn.get("role") in USER_ROLES for turn in task):
-        return [*before, *task]
-    return before
+    for turn in task:
+        parts = objects(turn.get("content"))
+        if turn.get("role") not in USER_ROLES or "tool" in map(kind_of, parts):
+            return before
+    return [*before, *task]
 
 
 _AGREES = re.compile(
@@ -117,11 +121,11 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
+_TEXTS = words("text content completion response generated_text final_text")
+"""Texts of an answer that is an object, the best first."""
 _ANSWER_KEYS = frozenset(
-    words(
-        "role text message choices candidates generated_text completion response final_text"
-    )
-).union(CONTENTS)
+    (*_TEXTS, *CONTENTS, *words("role message choices candidates"))
+)
 
 
 def answer_turns(
@@ -343,6 +347,9 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         context = first(filter(str.strip, texts))
         if context and context not in value:
             value = f"{value}\n\n{context}" if value else context
+        options = items(record.get("options"))
+        if is_text_list(options) and options[0] not in value:
+            value = "\n".join([value, *options])
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)

@@ -116,10 +116,6 @@ class Session:
         begin = first_agent_turn(turns)
         # notes of the harness before it are no part of the task
         task = [turn for turn in turns[:begin] if turn["role"] != "system"]
-        if all(turn["role"] != "user" for turn in task):
-            raise UnreadableError(
-                "holds no task: what the user asked is not in it; give the session's own file"
-            )
         session.refuse_unknown()
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
@@ -461,7 +457,7 @@ def _returned(content: Any) -> Any:
     return plain(parts) if is_list(content) else content
 
 
-_LISTS = words("events messages steps history")
+_LISTS = words("events messages steps history context")
 
 
 def events_of(record: JsonObject) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import contains
 from os.path import commonprefix
@@ -113,22 +114,19 @@ _SPEAKERS_IN = words(
 _PARTS = words("parts items")
 _SAID_IN = words("value text content utterance message response says said")
 """Fields of a turn with its speaker, and with its text."""
-_STEP_KEYS = (
-    words("thought thoughts reasoning think"),
-    words("action actions act tool tool_name api_name command"),
-    words(
-        "action_input tool_input tool_args args arguments input params parameters param_dict"
-    ),
-    words(
-        "final_answer answer response content text message model_output action_output"
-    ),
-    words("observation observations obs result output tool_output tool_result"),
-)
-"""Fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
+_STEP_PARTS = {
+    "calls": "|".join(CALL_KEYS + SINGLE_CALLS),
+    "thought": "thoughts?|think(ing)?|reasoning(_text|_summary)?",
+    "action": "actions?|act|action_taken|tool|tool_name|api_name|function|command",
+    "arguments": "((action|tool)_)?(input|args|arguments|params|parameters)|param_dict",
+    "answer": "(final_)?answer|((answer|response)_)?text|response|content|message"
+    "|((raw_)?(model|llm|agent)|action)_(raw_)?(output|response|answer)",
+    "seen": "(next_)?(obs|observations?)|((tool|action)_)?(result|output|response)"
+    "|(browser|page|env|environment)_state",
+}
+"""Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
+_SAID = words("thought action arguments answer")
 _STEP_COPIES = words("model_input_messages model_output_message")
-_ACTS = frozenset((*_STEP_KEYS[1], *CALL_KEYS, *SINGLE_CALLS))
-_APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
-"""Fields of steps, of which each list of steps has one of both kinds."""
 _TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
 """Fields with the name of a tool."""
 _SPEAKER_KEYS = frozenset(
@@ -242,44 +240,79 @@ def _named_turn(
 
 def step_turns(value: list[Any]) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
-    steps = objects(value)
+    steps = [*map(_opened, objects(value))]
     keys = {key for step in steps for key in step}
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
-    if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
+    parts = {*map(_part_of, keys)}
+    acts = not parts.isdisjoint(("action", "calls"))
+    # calls alone have arguments
+    apart = not parts.isdisjoint(("thought", "arguments", "seen"))
+    if keys & _SPEAKER_KEYS or not (acts and apart):
         return None
-    return [*chain.from_iterable(map(_turns_of_step, steps))]
+    turns: Messages = []
+    for turn in chain.from_iterable(map(_turns_of_step, steps)):
+        # what was seen may stand again before the next action
+        if turn["role"] != "tool" or turn not in turns[-1:]:
+            turns.append(turn)
+    return turns
+
+
+@lru_cache(4096)
+def _part_of(key: str) -> str:
+    """Return which part of a step a field is, by its name; empty for any other field."""
+    for part, pattern in _STEP_PARTS.items():
+        if re.fullmatch(pattern, key):
+            return part
+    return ""
+
+
+def _opened(step: JsonObject) -> Turn:
+    """Return a step with the members of the agent's output in place of it, if that is an object of parts."""
+    opened: Turn = {}
+    for key, value in step.items():
+        members = value if is_object(value) else {}
+        parts = {*map(_part_of, members)}
+        is_whole = "role" in members or members.keys() & step.keys()
+        apart = is_whole or parts.isdisjoint(("thought", "action"))
+        if apart or _part_of(key) != "answer":
+            opened[key] = value
+        else:
+            opened |= members
+    return opened
 
 
 def _turns_of_step(step: JsonObject) -> Messages:
-    """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
-    keys = []
-    for names in _STEP_KEYS:
-        stated = [name for name in names if step.get(name) is not None]
-        keys.append(first(stated) or "")
-    if is_text(step.get("task")) and not any(keys):
+    """Return the agent's turn of a step, and what it saw before and behind it."""
+    turn = dict(step)
+    names: dict[str, str] = {}
+    before: Messages = []
+    after: Messages = []
+    for key, value in step.items():
+        part = _part_of(key)
+        if part == "seen" and value is not None:
+            results = after if names else before
+            results.append(new_turn("tool", value))
+            turn.pop(key)
+        elif part and value is not None:
+            names.setdefault(part, key)
+    if is_text(step.get("task")) and not (names or before):
         return [new_turn("user", step["task"])]
-    thought, action, arguments, answer, seen = map(step.get, keys)
+    keys = [names.get(part, "") for part in _SAID]
+    thought, action, arguments, answer = map(step.get, keys)
     if is_text(thought) and is_text(answer) and thought.strip() in answer:
         thought = None  # the model's whole response says it (SWE-agent)
     calls = []
     for done in action if is_list(action) else [action]:
         if done is not None:
             calls.append(_call_of_step(done, keys[1], arguments))
-    turn = dict(step)
     for key in (*keys, *_STEP_COPIES):
         turn.pop(key, None)
     turn |= new_turn(
         "assistant", answer, reasoning_content=thought, tool_calls=calls
     )
-    turns = [turn] if has_content(turn) else []
-    if seen is not None:
-        result = new_turn("tool", seen)
-        names = (*keys, *CALL_KEYS)
-        begin = first(name for name in step if name in names)
-        at = 0 if begin == keys[-1] else 1
-        turns.insert(at, result)
-    return turns
+    shown = [turn] if has_content(turn) else []
+    return [*before, *shown, *after]
 
 
 def _call_of_step(
@@ -290,6 +323,9 @@ def _call_of_step(
     """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
     if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
         return done
+    (name, inner), *others = [*done.items()] if is_object(done) else [(key, 0)]
+    if is_object(inner) and not others:
+        return {"name": name, "arguments": inner}
     if arguments is not None or key in _TOOL_KEYS:
         return {"name": done, "arguments": arguments}
     return {"name": key, "arguments": done}

@@ -258,8 +258,8 @@ class Survey:
         if self.taskless:
             warnings.append(
                 f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's first turn "
-                f"(first: {self.first_taskless}); give the path of the task with --prompt PATH; if another "
-                "file has it, join the two first"
+                f"(first: {self.first_taskless}); give the path of the task with --prompt PATH, or what rollouts "
+                "of one task share with --group-by PATH; if another file has the task, join the two first"
             )
         if self.ruleless:
             warnings.append(
@@ -736,8 +736,8 @@ def refuse_other_groups(
 def _name(group: Group, *, by_prompt: bool) -> str:
     """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
     if by_prompt or group.key == group.records[0].line.where:
-        with suppress(UnreadableError, IndexError):
-            return prompt_key(group.rollouts[0], None)
+        with suppress(IndexError):
+            return prompt_key(group.rollouts[0], None) or group.key
     return group.key
 
 
