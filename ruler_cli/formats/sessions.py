@@ -40,13 +40,13 @@ from ruler_cli.messages.content import (
     Messages,
     Turn,
     first_agent_turn,
-    has_content,
     leaves,
     new_turn,
 )
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.messages.names import CONTENTS
 from ruler_cli.messages.parts import normalize_call, normalize_part
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Rollout, printable, shorten
 
 _SAMPLE = 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain, groupby, repeat
 from operator import contains
 from os.path import commonprefix
 from typing import Any
@@ -35,9 +35,7 @@ from ruler_cli.files.values import (
 from ruler_cli.messages.content import (
     Messages,
     Turn,
-    has_content,
     new_turn,
-    other_text,
     text_of,
 )
 from ruler_cli.messages.names import (
@@ -55,6 +53,7 @@ from ruler_cli.messages.parts import (
     normalize_part,
     typed_turn,
 )
+from ruler_cli.messages.read import has_content
 
 
 def check_messages(value: Any, where: str) -> Messages:
@@ -194,7 +193,7 @@ def named_turns(value: list[Any]) -> Messages | None:
         kind_of(turn) or str(turn.get(by)).lower() in ROLES for turn in value
     )
     if by is None or text_key is None or (by in KIND_KEYS and not known_types):
-        return _paired_turns(value) or step_turns(value)
+        return step_turns(value)
     if not all(map(is_text, speakers)):
         return None
     return [_named_turn(turn, by, text_key) for turn in value]
@@ -226,32 +225,17 @@ def _named_turn(
     text_key: str,
 ) -> Turn:
     speaker = turn.get(by)
-    name = None
     kind = kind_of(turn) if by in KIND_KEYS else ""
     if kind in TYPED:
         return turn
-    role = ROLES.get(str(speaker).lower(), kind or speaker)
-    if by == "agent" and speaker:
-        name = speaker
-        role = ROLES.get(str(speaker).lower(), "assistant")
-    made = new_turn(role, turn.get(text_key), name=name)
+    is_name = by == "agent" and bool(speaker)
+    unknown = "assistant" if is_name else kind or speaker
+    role = ROLES.get(str(speaker).lower(), unknown)
+    made = new_turn(role, turn.get(text_key), name=is_name and speaker)
     for key, value in turn.items():
         if key not in (by, text_key):
             made[key] = value
     return made
-
-
-def _paired_turns(value: list[Turn]) -> Messages | None:
-    """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
-    turns = []
-    for pair in value:
-        if other_text(pair).keys() - ROLES:
-            return None
-        for name, text in pair.items():
-            if name in ROLES:
-                turns.append(new_turn(ROLES[name], text))
-    texts = [turn["content"] for turn in turns]
-    return turns if _is_exchange(turns) and all(map(is_text, texts)) else None
 
 
 def step_turns(value: list[Any]) -> Messages | None:
@@ -354,20 +338,27 @@ def content_turns(message: JsonObject) -> Iterator[Turn]:
         yield dict(message)
         return
     role = message.get("role") or kind_of(message)
-    name = message.get("name")
-    shown: list[Any] = []
-    for part in map(_one_part, parts):
-        if is_object(part) and part.keys() <= {"type"}:
-            continue  # a marker of a step
-        if not is_object(part) or kind_of(part) not in OTHERS:
-            shown.append(part)
+    if role == "model":
+        role = "assistant"
+    for is_others, listed in groupby(map(_one_part, parts), _is_others):
+        if is_others:
+            yield from map(typed_turn, listed)
             continue
+        shown = [part for part in listed if not _is_marker(part)]
+        text = lookup(shown, "0.text")
+        content = text if is_text(text) and len(shown) == 1 else shown
         if shown:
-            yield _message(role, name, shown)
-            shown = []
-        yield typed_turn(part)
-    if shown:
-        yield _message(role, name, shown)
+            yield new_turn(role, content, name=message.get("name"))
+
+
+def _is_others(part: Any) -> bool:
+    """Return whether a part is a turn of somebody else than the agent."""
+    return is_object(part) and kind_of(part) in OTHERS
+
+
+def _is_marker(part: Any) -> bool:
+    """Return whether a part only marks a step."""
+    return is_object(part) and part.keys() <= {"type"}
 
 
 def _one_part(part: Any) -> Any:
@@ -377,21 +368,6 @@ def _one_part(part: Any) -> Any:
         return normalize_part(part)
     name = inner.get("toolName") or str(part.get("type")).removeprefix("tool-")
     return {**inner, "type": "tool_use", "name": name}
-
-
-def _message(
-    role: Any,
-    name: Any,
-    content: Any,
-    **more: Any,
-) -> Turn:
-    """A message; of a single part of text only its text."""
-    text = lookup(content, "0.text")
-    if is_text(text) and len(content) == 1:
-        content = text
-    if role == "model":
-        role = "assistant"
-    return new_turn(role, content, name=name, **more)
 
 
 def _is_exchange(turns: Messages) -> bool:
@@ -425,18 +401,16 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
     """
     shared = commonprefix(texts)  # noqa: RUF071 - of texts, not of paths
     for markers in _MARKERS:
-        begins = []
+        last = None
         for mark in markers.finditer(shared):
             if mark[1].lower() == "assistant":
-                begins.append(mark)
-        if begins and markers.match(shared):
-            last = begins[-1]
+                last = mark
+        if last and markers.match(shared):
             prompt = _split(shared[: last.start()], markers)
-            pair = []
-            for text in texts:
-                answer = text[last.end() :].strip()
-                pair.append([*prompt, new_turn("assistant", answer)])
-            return pair
+            answers = [text[last.end() :].strip() for text in texts]
+            return [
+                [*prompt, new_turn("assistant", answer)] for answer in answers
+            ]
     return []
 
 

@@ -50,8 +50,8 @@ from ruler_cli.formats.events import open_records
 from ruler_cli.formats.keys import prompt_key
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
-from ruler_cli.messages.content import has_content
 from ruler_cli.messages.conversations import is_system
+from ruler_cli.messages.read import has_content
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import (
     Group,
