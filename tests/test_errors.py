@@ -283,7 +283,6 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "--reward ruler: is not a free place for a score": partial(
             of_file, file, reward="ruler"
         ),
-        "already is a group": partial(of_file, file, grouping="scattered"),
         "its directory does not exist": partial(
             of_file, file, {"failed": folder / "no" / "f.jsonl"}
         ),

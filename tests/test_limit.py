@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UsageError
 from ruler_cli.runs.file import RunResult
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings, shard_of
@@ -104,14 +103,6 @@ def test_reads_no_further(tmp_path: Path) -> None:
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
     whole = ["--limit 3: the first 3 groups only"]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
-    assert opened(rows, limit=3, grouping="consecutive") == (
-        ["g0", "g1", "g2"],
-        100,
-        whole,
-    )
-    apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
-    with pytest.raises(UsageError, match="are one group with others between"):
-        opened(apart, limit=1, grouping="consecutive")
     assert opened(rows, limit=1)[2] == ["--limit 1: the first 1 group only"]
     assert opened(rows, limit=50)[2] == ["--limit 50: the first 50 groups only"]
     damaged = tmp_path / "damaged.jsonl"
@@ -196,9 +187,10 @@ def test_group_that_goes_on(ruler: Ruler) -> None:
         "--limit",
         "2",
     )
-    done = ruler(*words, stdin=rows("aabbcca"))
-    assert done.returncode == 2
-    assert "line 2 and line 7 are one group with others between" in done.stderr
+    for names in ("aabbcca", "aba"):
+        done = ruler(*words, stdin=rows(names))
+        assert done.returncode == 2
+        assert "is of a group before it, with others between" in done.stderr
     done = ruler(*words, stdin=rows("aabbccdc"))
     assert done.returncode == 0, done.stderr
     assert [

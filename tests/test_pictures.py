@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.messages import pictures
 from ruler_cli.messages.pictures import read_picture
+from ruler_cli.prompting import pictures
 from tests.conftest import ROOT, Ruler
 from tests.picture_judge import (
     PictureJudge,

@@ -104,6 +104,13 @@ def _set(
     changes[str(path[-1])] = value
 
 
+def _items(value: bytes | None) -> list[bytes]:
+    """Return the items of a list; [] for any other value."""
+    if value is None or not value.startswith(b"["):
+        return []
+    return [value[start:end] for start, end in read_array(value, 0)]
+
+
 def _list_of(values: Sequence[bytes]) -> bytes:
     return b"[%s]" % b", ".join(values)
 
@@ -173,13 +180,6 @@ class _Object:
             return _bytes_at(self.text, inner, start)
         return self.text[start:end]
 
-    def items(self, dotted: str) -> list[bytes]:
-        """Return the items of the list at a dotted path; [] if there is none."""
-        value = self.value(dotted) if dotted else None
-        if value is None or not value.startswith(b"["):
-            return []
-        return [value[start:end] for start, end in read_array(value, 0)]
-
 
 @dataclass(slots=True)
 class _Writer:
@@ -231,8 +231,8 @@ class _Writer:
         """Return everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
         form = self.form
         # looked up once: a line may hold ten thousand
-        rewards = whole.items(form.reward)
-        earlier = whole.items(form.annotations)
+        rewards = _items(whole.value(form.reward)) if form.reward else []
+        earlier = _items(whole.value(form.annotations))
         annotations = []
         scores = []
         for i, (rollout, annotation) in enumerate(annotated):
@@ -375,10 +375,7 @@ def _with_line(
     if old[:1] != b"[":
         return old
     mark = dump(_LOG)[:-1]
-    lines = []
-    for start, end in read_array(old, 0):
-        if not old.startswith(mark, start):
-            lines.append(old[start:end])
+    lines = [item for item in _items(old) if not item.startswith(mark)]
     if line:
         lines.append(line)
     return _list_of(lines)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
+    Names,
     first,
     first_at,
     is_list,
@@ -109,9 +110,8 @@ class Session:
             )
         session = cls(version=lookup(record, "info.version"))
         session.read(events_of(record))
-        session.take_back(
-            session.since(lookup(record, "info.revert.messageID"))
-        )
+        reverted = lookup(record, "info.revert.messageID")
+        session.take_back(session.since(reverted))
         turns = session.messages
         begin = first_agent_turn(turns)
         # notes of the harness before it are no part of the task
@@ -173,7 +173,8 @@ class Session:
         name = self.kind.parent
         if name not in event:
             return
-        before, parent = self.parent, event[name]
+        before = self.parent
+        parent = event[name]
         self.parent = parent
         if parent in self.left:
             raise UnreadableError(
@@ -229,22 +230,19 @@ class Session:
                 self.shown.add(key)
             self.take_step(role, places, values)
 
-    def take_step(self, role: str, places: str, values: list[Any]) -> None:
+    def take_step(
+        self,
+        role: str,
+        places: str,
+        values: list[Any],
+    ) -> None:
         """Take one step."""
         match role:
             case "call" | "act":
-                identity, name, arguments, *_ = values
-                left_out = words(places)[3:]
-                if left_out and is_object(arguments):
-                    arguments = {
-                        key: value
-                        for key, value in arguments.items()
-                        if key not in left_out and value is not None
-                    }
-                turn = call_turn(identity, name, arguments)
                 # with what the agent said and thought of it
-                said = self.new.pop() if role == "act" and self.new else {}
-                self.append(turn | said | {"tool_calls": turn["tool_calls"]})
+                begun = self.new.pop() if role == "act" and self.new else {}
+                turn = begun | _call(values, words(places)[3:])
+                self.append(turn | {"content": begun.get("content")})
             case "result":
                 identity, content, *name = values
                 if content is not None:
@@ -264,8 +262,10 @@ class Session:
             case "rewind":
                 self.take_back(self.since(*values) or [*self.turns])
             case "undo":
-                asked = self.turns.items()
-                prompts = [name for name, turns in asked if _asks(turns)]
+                prompts = []
+                for event_id, turns in self.turns.items():
+                    if _asks(turns):
+                        prompts.append(event_id)
                 begin = first(prompts[-values[0] :])
                 self.take_back(self.since(begin))
             case "replace":
@@ -289,7 +289,9 @@ class Session:
         """Show an event of an unknown type as JSON if it holds anything."""
         held = {}
         for name, value in event.items():
-            members = {name: value, **(value if is_object(value) else {})}
+            members = {name: value}
+            if is_object(value):
+                members |= value
             # counts of tokens may have the same names
             if any(map(is_text, leaves([*map(members.get, _CARRIERS)]))):
                 held[name] = value
@@ -341,7 +343,12 @@ class Session:
         for call in objects(made):
             self.shown.add(f"call {call.get('id')}")
 
-    def speak(self, role: str, content: Any, **more: Any) -> None:
+    def speak(
+        self,
+        role: str,
+        content: Any,
+        **more: Any,
+    ) -> None:
         """Add a turn, unless it is empty."""
         turn = new_turn(role, content, **more)
         if has_content(turn):
@@ -397,6 +404,18 @@ def _asks(turns: Messages) -> bool:
     """Return whether one of these turns is the user's, and no result of a tool."""
     asked = [each_at(turn, "role content.0.type") for turn in turns]
     return any(role == "user" and kind != "tool_result" for role, kind in asked)
+
+
+def _call(values: list[Any], left_out: Names) -> Turn:
+    """Return a call of an id, a name and arguments, of which some are left out."""
+    identity, name, arguments, *_ = values
+    if not left_out or not is_object(arguments):
+        return call_turn(identity, name, arguments)
+    stated = {}
+    for key, value in arguments.items():
+        if key not in left_out and value is not None:
+            stated[key] = value
+    return call_turn(identity, name, stated)
 
 
 def _thought(item: Any) -> str:

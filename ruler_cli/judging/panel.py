@@ -15,7 +15,6 @@ from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
 from ruler_cli.judging.exchange import Scale, is_usable
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.messages.pictures import needs_less, with_smaller
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
@@ -30,6 +29,7 @@ from ruler_cli.pool.limits import (
     Window,
 )
 from ruler_cli.pool.retries import Caller, CallStats, Hedging, counted
+from ruler_cli.prompting.pictures import needs_less, with_smaller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.tokens import likely_tokens, most_tokens

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from codecs import getincrementaldecoder
 from hashlib import blake2b
 
 SHORTEST = 4000
@@ -31,6 +32,7 @@ _FOUND = re.compile(
 )
 _BREAK = re.compile(r"\\+[rn]|\s")
 _SAMPLE = 2000
+_UTF_8 = getincrementaldecoder("utf-8")
 _LETTERS, _DIGITS, _DISTINCT = 0.12, 0.03, 48
 """Least shares of capital letters, small letters and digits, and least number of different characters, in bytes."""
 _CIPHER = re.compile(
@@ -91,12 +93,11 @@ def _is_binary(run: str) -> bool:
         sum(map(str.isdigit, run)) / size / _DIGITS,
         len({*run}) / _DISTINCT,
     )
-    plain = run.translate({45: 43, 95: 47})
-    samples = (b64decode(plain[shift : shift + _SAMPLE]) for shift in range(4))
-    # a character may be cut off at the end
-    texts = (data[:-3].decode("utf-8", "replace") for data in samples)
-    return min(kinds) >= 1 and not any(
-        "\ufffd" not in text
-        and all(c.isprintable() or c.isspace() for c in text)
-        for text in texts
-    )
+    if min(kinds) < 1:
+        return False
+    sample = b64decode(run[:_SAMPLE].translate({45: 43, 95: 47}))
+    try:
+        _UTF_8().decode(sample)  # its last character may be cut off
+    except UnicodeDecodeError:
+        return True
+    return False

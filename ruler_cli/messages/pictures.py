@@ -1,4 +1,4 @@
-"""Parts of messages → pictures: their bytes and sizes, the tokens that they take, and smaller ones.
+"""Parts of messages → pictures and other media: their bytes and sizes.
 
 No address is opened here, and no file: the bytes stand in the record, or a judge is handed an address on the web.
 """
@@ -6,17 +6,12 @@ No address is opened here, and no file: the bytes stand in the record, or a judg
 from __future__ import annotations
 
 import binascii
-import importlib.util
-import math
 import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from functools import lru_cache
 from hashlib import blake2b
-from io import BytesIO
-from threading import Lock
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -32,7 +27,7 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.messages.form import Text
-from ruler_cli.types import Picture, Request
+from ruler_cli.types import Picture
 
 _HOLDERS = words(
     "image_url source image url inline_data inlineData file_data fileData input_audio audio audio_url video video_url "
@@ -74,54 +69,41 @@ _IN_MARKDOWN = re.compile(
     r"(!\[[^]\n]{0,300}\]\()(data:image/[a-z+.-]{1,20};base64,[\w+/=-]+)(?=\))"
 )
 
-LONGEST = 1568
-"""Pixels of the longer side from which on a picture is made smaller: Anthropic's models see no more of one
-(docs.anthropic.com, Vision), and OpenAI's and Gemini's tiles hardly more."""
-MOST_BYTES = 3_750_000
-"""Bytes of a picture that is sent: 5 MB in base64, Anthropic's limit for one."""
-_MOST_PIXELS = 8000
-"""The longest side that is sent as it is, Anthropic's limit too."""
-_OPENED = 64_000_000
-"""Pixels of a picture that is opened to make it smaller."""
-_UNKNOWN = 1024
-"""Pixels of each side of a picture of unknown size, for an estimate."""
 
-
-def _source(part: JsonObject) -> tuple[str | None, str]:
-    """Return the text with the bytes or the address that a part holds, None without one, and the stated size."""
-    inner: Any = part
-    detail = ""
+def _levels(part: JsonObject) -> list[JsonObject]:
+    """Return a part, and the objects inside it that hold its bytes or its address."""
+    levels = [part]
     for _ in range(_DEEPEST):
-        detail = detail or str(inner.get("detail") or "")[:20]
-        source = first(filter(is_text, map(inner.get, _BYTES)))
-        if source is not None:
-            return source, detail
-        inner = first(filter(is_object, map(inner.get, _HOLDERS)))
+        inner = first(filter(is_object, map(levels[-1].get, _HOLDERS)))
         if inner is None:
             break
-    return None, detail
+        levels.append(inner)
+    return levels
 
 
 def medium_of(part: JsonObject) -> Picture | None:
     """Return the picture, audio, video or file that a part of a message is; None if it is none."""
-    inside = [part, *filter(is_object, map(part.get, _HOLDERS))]
-    media = [first_of(holder, ("modality", *_MEDIA)) for holder in inside]
+    levels = _levels(part)
+    media = [first_of(level, ("modality", *_MEDIA)) for level in levels]
     held = [name for name in _HOLDERS if lookup(part, f"{name}.source")]
     kind = str(part.get("type"))
     named = _MEDIUM.fullmatch(kind) or held
     if not named and not any(media[1:]):
         return None
     kind = _kind_of(f"{kind} {held} {media}")
-    source, detail = _source(part)
+    texts = chain.from_iterable(map(level.get, _BYTES) for level in levels)
+    source = first(filter(is_text, texts))
     if kind == "picture":
+        stated = [level["detail"] for level in levels if level.get("detail")]
+        detail = str(first(stated) or "")[:20]
         if source is None:
             return _named("", detail, error="has no bytes in the data")
         return read_picture(source, detail)
     if kind == "file":
         # anything may be called a file, and one may hold its text
         names = ("text",) if any(media) else ("text", "content")
-        texts = [first_of(holder, names) for holder in inside]
-        if source is None or any(map(is_text, texts)):
+        held_texts = [first_of(level, names) for level in levels]
+        if source is None or any(map(is_text, held_texts)):
             return None
     if source is None:
         if is_text(part.get("transcript")):
@@ -276,135 +258,3 @@ def _segments(data: bytes) -> Iterator[tuple[int, int]]:
             continue
         yield data[at + 1], at
         at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
-
-
-def _is_large(picture: Picture) -> bool:
-    side = max(picture.width, picture.height)
-    return side > LONGEST or len(picture.data) > MOST_BYTES
-
-
-@lru_cache(1)
-def _has_pillow() -> bool:
-    return importlib.util.find_spec("PIL") is not None
-
-
-def unsendable(picture: Picture) -> str:
-    """Return why a picture cannot be sent, as a predicate; empty if it can."""
-    if picture.error or not _is_large(picture):
-        return picture.error
-    pixels = picture.width * picture.height
-    if pixels > _OPENED:
-        return f"has {picture.width} × {picture.height} pixels, more than can be made smaller"
-    side = max(picture.width, picture.height)
-    if not _has_pillow() and (
-        side > _MOST_PIXELS or len(picture.data) > MOST_BYTES
-    ):
-        return (
-            f"has {picture.width} × {picture.height} pixels and {len(picture.data):,} bytes, more than judges take; "
-            "with Pillow, `pip install 'ruler-cli[pictures]'`, it is made smaller"
-        )
-    return ""
-
-
-def needs_less(picture: Picture) -> bool:
-    """Return whether a picture is to be made smaller before it is sent."""
-    return _is_large(picture) and _has_pillow()
-
-
-_ONE = Lock()
-"""Held while a picture is made smaller: one takes up to some hundred megabytes."""
-
-
-@lru_cache(16)
-def smaller(picture: Picture) -> Picture:
-    """Return a picture without a side longer than LONGEST, with the same digest; as it is if it cannot be read.
-
-    Takes some 0.1 s.
-    """
-    from PIL import Image, ImageOps
-
-    try:
-        with _ONE, Image.open(BytesIO(picture.data)) as image:
-            ImageOps.exif_transpose(image, in_place=True)
-            image.thumbnail((LONGEST, LONGEST))
-            for media, mode, options in (
-                (picture.media, "", {}),
-                ("image/jpeg", "RGB", {"quality": 85}),
-            ):
-                out = BytesIO()
-                made = image.convert(mode) if mode else image
-                made.save(out, media.removeprefix("image/").upper(), **options)
-                if out.tell() <= MOST_BYTES:
-                    break
-            width, height = image.size
-    except Exception:  # noqa: BLE001 - a damaged picture, in any way: the judge says so
-        return picture
-    return replace(
-        picture, data=out.getvalue(), media=media, width=width, height=height
-    )
-
-
-def with_smaller(request: Request) -> Request:
-    """Return a request with its large pictures made smaller, as far as Pillow is installed."""
-    placed = []
-    for place, picture in request.pictures:
-        if needs_less(picture):
-            picture = smaller(picture)  # noqa: PLW2901
-        placed.append((place, picture))
-    return replace(request, pictures=tuple(placed))
-
-
-_AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
-"""Pixels of a token, by a word in the model's name (docs.anthropic.com, Vision; Qwen's patches of 28 × 28)."""
-_PATCHES = (("o4-mini", 1.72), ("-mini", 1.62), ("-nano", 2.46))
-_TILES = (
-    ("4o-mini", 2833, 5667),
-    ("o1", 75, 150),
-    ("o3", 75, 150),
-    ("gpt-5", 70, 140),
-)
-"""OpenAI's tokens of a picture and of each tile of it, and by the patch (platform.openai.com, Images and vision)."""
-
-
-def picture_tokens(picture: Picture, model: str) -> int:
-    """Estimate the tokens that a picture takes in a prompt to a model, by the rule of its provider."""
-    width = picture.width or _UNKNOWN
-    height = picture.height or _UNKNOWN
-    width, height = _within(width, height, max(width, height), LONGEST)
-    for word, area in _AREAS.items():
-        if word in model:
-            return min(1600, math.ceil(width * height / area))
-    if "gemini" in model:
-        small = max(width, height) <= 384
-        return 258 * (1 if small else _tiles(width, height, 768))
-    for word, factor in _PATCHES:
-        if word in model and "4o" not in model:
-            patches = min(1536, _tiles(width, height, 32))
-            return math.ceil(patches * factor)
-    whole, tile = 85, 170
-    for word, *tokens in reversed(_TILES):
-        if word in model:
-            whole, tile = tokens
-    if picture.detail == "low":
-        return whole
-    width, height = _within(width, height, min(width, height), 768)
-    return whole + tile * _tiles(width, height, 512)
-
-
-def _within(
-    width: int,
-    height: int,
-    side: int,
-    most: int,
-) -> tuple[int, int]:
-    """Return the sides of a picture that is made smaller until one of them, `side`, is at most so long."""
-    ratio = min(1.0, most / side)
-    return max(1, round(width * ratio)), max(1, round(height * ratio))
-
-
-def _tiles(
-    width: int,
-    height: int,
-    side: int,
-) -> int:
-    return math.ceil(width / side) * math.ceil(height / side)

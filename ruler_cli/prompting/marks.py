@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ruler_cli.messages.pictures import picture_tokens, unsendable
+from ruler_cli.prompting.pictures import picture_tokens, unsendable
 from ruler_cli.prompting.render import MARK
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN

@@ -24,7 +24,7 @@ from hashlib import blake2b
 import orjson
 
 from ruler_cli.messages.json_text import sorted_json
-from ruler_cli.messages.pictures import medium_of, unsendable
+from ruler_cli.messages.pictures import medium_of
 from ruler_cli.messages.read import read_message
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
@@ -38,6 +38,7 @@ from ruler_cli.prompting.marks import (
     with_last,
     with_shared,
 )
+from ruler_cli.prompting.pictures import unsendable
 from ruler_cli.prompting.render import MARK, WHOLE, Seen, Shortening, render
 from ruler_cli.prompting.rollouts import (
     RenderedRollout,

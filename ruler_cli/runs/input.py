@@ -50,7 +50,7 @@ from ruler_cli.formats.events import open_records
 from ruler_cli.formats.keys import prompt_key
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
-from ruler_cli.messages.content import has_content
+from ruler_cli.messages.content import has_content, is_agent
 from ruler_cli.messages.conversations import is_system
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import (
@@ -79,7 +79,7 @@ class Survey:
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `draw` is the seed of an order
     of groups.
-    `taskless` counts rollouts that show no task, `mixed` groups whose rollouts begin differently, and `ruleless`
+    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `mixed` groups whose rollouts begin differently, and `ruleless`
     rollouts without a system message where the user of the dump is a model too, which words the task anew for each:
     then only the system's messages are compared.
     """
@@ -100,6 +100,7 @@ class Survey:
     singles: int = 0
     taskless: int = 0
     first_taskless: str = ""
+    greeted: int = 0
     ruleless: int = 0
     mixed: int = 0
     first_mixed: str = ""
@@ -193,6 +194,8 @@ class Survey:
             if not any(map(has_content, asked)):
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
+            elif is_agent(rollout.messages[0]) and not rollout.prompt_length:
+                self.greeted += 1
             if self.reader.format.simulated_user:
                 self.ruleless += not any(map(is_system, rollout.messages))
                 asked = [*filter(is_system, asked)]
@@ -208,7 +211,7 @@ class Survey:
         return first(openings) if self.compares else None
 
     def finish(self) -> None:
-        """Take the counts of the groups; UsageError if they do not lie as the user says."""
+        """Take the counts of the groups."""
         index = self.index
         sizes = index.sizes()
         self.groups, self.smallest, self.largest, self.singles, self.mine = (
@@ -220,22 +223,9 @@ class Survey:
         if self.compares:
             self.mixed, mixed_at = index.mixed()
             self.first_mixed = self.where(mixed_at) if mixed_at else ""
-        wanted = self.settings.grouping
-        if wanted == "line":
-            return
-        apart = index.returned(apart=True)
-        if wanted == "consecutive" and apart:
-            self.refuse_apart("leave --grouping at auto")
-        scattered = apart or wanted == "scattered"
-        self.layout = "scattered" if scattered else "adjacent"
-
-    def refuse_apart(self, remedy: str) -> None:
-        """Raise UsageError for the first group whose records do not follow one another, if there is one."""
-        apart = self.index.returned(apart=True)
-        if apart:
-            before, again = map(self.where, apart)
-            problem = f"{before} and {again} are one group with others between"
-            raise UsageError(problem, remedy)
+        if not self.alone:
+            apart = index.returned(apart=True)
+            self.layout = "scattered" if apart else "adjacent"
 
     def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, and of rollouts that are read wrong, a sentence each with the way out.
@@ -274,6 +264,10 @@ class Survey:
                 f"(first: {self.first_taskless}); give the path of the task with --prompt PATH, or what rollouts "
                 "of one task share with --group-by PATH; if another file has the task, join the two first"
             )
+        if self.greeted and self.reader.by_prompt and self.largest > 1:
+            begun = f"{_count(self.greeted, 'rollout')} that the agent begins"
+            key = "are grouped by what the user says first"
+            warnings.append(_doubt(f"{begun} {key}"))
         if self.ruleless:
             warnings.append(
                 f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "
@@ -648,13 +642,6 @@ def _reader_of(
 
         values = [value for _, value in records]
         refuse_tasks(name, values, *settings.messages)
-    grouping = settings.grouping
-    whole = reader.format.shape != "trajectory"
-    if whole and grouping in ("consecutive", "scattered"):
-        raise UsageError(
-            "every record of this file already is a group",
-            place=f"--grouping {grouping}",
-        )
     if settings.shard is not None and reader.format.shape == "columns":
         raise UsageError(
             f"a record of {name} holds several groups",
@@ -672,7 +659,6 @@ def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:
     """
     limit = read.settings.limit
     groups = 0
-    came_back = False
     for group in grouped(stream, alone=read.alone):
         if not read.alone:
             number = read.index.group(digest(group.key))
@@ -680,11 +666,13 @@ def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:
             groups = max(groups, number + 1)
             if limit is not None and number >= limit:
                 continue
+            if came_back:
+                where = group.records[0].line.where
+                raise UsageError(
+                    f"{where} is of a group before it, with others between",
+                    "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file",
+                )
         mine = [read.add(record) for record in group.records]
-        if came_back:
-            read.refuse_apart(
-                "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file"
-            )
         if mine[0]:
             yield group
     read.finish()

@@ -63,7 +63,7 @@ Reading = Literal["auto", "text", "probability"]
 """The judge writes scores, or is asked a question for each rollout, and the probability of Yes is read."""
 Api = Literal["auto", "chat", "systemone", "decisions"]
 """The API that a judge speaks: chat completions, System One, or OpenAI's Decisions."""
-Grouping = Literal["auto", "line", "consecutive", "scattered"]
+Grouping = Literal["auto", "line", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
 Via = Literal["auto", "http", "litellm"]
 Price = tuple[float, float]

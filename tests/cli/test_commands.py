@@ -44,7 +44,7 @@ def test_pipe(process: Ruler, server: JudgeServer) -> None:
 
 
 def test_repeated_key_on_stdin(ruler: Ruler) -> None:
-    """A key that comes back on stdin is an error with both lines and the way out."""
+    """A key that comes back on stdin is an error with its line and the way out."""
     keys = ["a", "a", "b", "a"]
     text = "".join(
         json.dumps(rollout(0.1, str(i), group_id=k)) + "\n"
@@ -52,7 +52,7 @@ def test_repeated_key_on_stdin(ruler: Ruler) -> None:
     )
     done = ruler("score", "-", "-", "-m", "offline", stdin=text)
     assert done.returncode == 2
-    assert "line 2 and line 4 are one group" in done.stderr
+    assert "line 4 is of a group before it" in done.stderr
     assert "--grouping scattered" in done.stderr
 
 

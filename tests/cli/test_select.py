@@ -277,17 +277,6 @@ def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
-    alone = ruler(
-        "select",
-        "s.jsonl",
-        "-",
-        *how,
-        "--grouping",
-        "consecutive",
-        "--where",
-        "live",
-    )
-    assert "are one group with others between" in alone.stderr
 
 
 def test_range_of_the_scores(ruler: Ruler, scored: Path) -> None:

@@ -45,7 +45,7 @@ USAGE = {
     f"{S} --set blend=nan": "--set blend",
     f"{S} --passes 0": "--passes",
     f"{S} --group-size 1": "--group-size",
-    f"{S} --grouping scattered": "already is a group",
+    f"{S} --grouping consecutive": "'consecutive' is not",
     "score in.jsonl out.jsonl -p sloth=1 -m simulated": "slot",
     f"{R} --ledger none --cached-only": "leave out --ledger none",
     f"{S} --cached-only": "judge offline: the ledger keeps none of its replies",

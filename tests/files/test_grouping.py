@@ -75,23 +75,6 @@ def test_output_order(done: list[int]) -> None:
     assert written == [(number, b"%d" % number) for number in sorted(done)]
 
 
-def test_not_adjacent() -> None:
-    """`--grouping consecutive` names the first two lines of a group that other groups separate."""
-    for keys, before, again in (
-        ("aabcb", 3, 5),
-        ("aba", 1, 3),
-        ("ccabbac", 3, 6),
-    ):
-        output = (
-            f"line {before} and line {again} are one group with others between"
-        )
-        with (
-            pytest.raises(UsageError, match=output),
-            counted(rows(keys), grouping="consecutive"),
-        ):
-            pass
-
-
 def test_consecutive() -> None:
     """From a pipe, adjacent records of one key are a group, and a key that returns later is an error."""
     problems: list[Problem] = []
@@ -105,7 +88,7 @@ def test_consecutive() -> None:
         ("b", [4, 5]),
     ]
     with pytest.raises(
-        UsageError, match="line 2 and line 6 are one group with others"
+        UsageError, match="line 6 is of a group before it, with others"
     ) as error:
         next(groups)
     assert "--grouping scattered" in str(error.value)

@@ -313,14 +313,6 @@ def test_groups_of_a_large_file(
         (warning,) = opened.warnings()
         assert warning.startswith("line 1 and line 4 have the same `group_id`")
         assert [group.key for group in opened.again()] == ["a", "b", "c", "a"]
-    again: tuple[Grouping, ...] = ("consecutive", "scattered")
-    for grouping in again:
-        with (
-            ExitStack() as stack,
-            pytest.raises(UsageError, match="already is a"),
-        ):
-            lying = InputSettings(str(path), grouping=grouping)
-            open_input(lying, stack, problems.append, once=True)
     with path.open("ab") as file:
         file.write(b'{"trajectories": [')
     with ExitStack() as stack:

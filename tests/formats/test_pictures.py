@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.messages import pictures
-from ruler_cli.messages.pictures import (
+from ruler_cli.messages.pictures import medium_of, read_picture
+from ruler_cli.prompting import pictures
+from ruler_cli.prompting.pictures import (
     LONGEST,
     MOST_BYTES,
-    medium_of,
     needs_less,
     picture_tokens,
-    read_picture,
     smaller,
     unsendable,
 )

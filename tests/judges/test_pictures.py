@@ -13,7 +13,8 @@ import pytest
 
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.ledger.reply_cache import key_of
-from ruler_cli.messages.pictures import picture_tokens, read_picture
+from ruler_cli.messages.pictures import read_picture
+from ruler_cli.prompting.pictures import picture_tokens
 from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings, Via
 from ruler_cli.types import CallError, Reply, Request

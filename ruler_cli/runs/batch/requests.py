@@ -32,8 +32,8 @@ from ruler_cli.judges.resolve import (
 )
 from ruler_cli.judging.panel import cache_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.messages.pictures import with_smaller
 from ruler_cli.pool.engine import StopSignal, in_thread
+from ruler_cli.prompting.pictures import with_smaller
 from ruler_cli.runs.file import (
     FileSource,
     nothing_to_compare,
