@@ -63,8 +63,9 @@ _NOTHING = "(?!)"
 class EventKind:
     """A row of `events.toml`: a kind of events.
 
-    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
-    kinds. One event has the terms that it `needs`. With `conversations`, events may name one of many conversations.
+    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of
+    further kinds. Each pattern of `needs` is found in the keys and the type of one event. With `conversations`,
+    events may name one of many conversations.
     `steps_of` returns what its row says of events of a type, which stands at `by`; None if nothing.
     `texts` are patterns of what the harness writes in the user's place, `tried` is the version whose output was read.
     An event has its id at `id`; one that comes again is a copy, or with `replaces` a change. Its member `parent` has
@@ -78,7 +79,7 @@ class EventKind:
     most: bool = False
     conversations: bool = False
     texts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    needs: str = ""
+    needs: Sequence[str] = ()
     by: str = "type"
     tried: str = ""
     id: str = "id"
@@ -96,8 +97,11 @@ class EventKind:
     def is_made_of(self, events: Sequence[Event]) -> bool:
         """Return whether at least half of the events, and one, are of this kind."""
         fitting = [*filter(self.matches, events)]
-        has_one = any(holds(event, self.needs) for event in fitting)
-        return has_one and 2 * len(fitting) >= len(events)
+        lines = [f"{' '.join(e)} type={self.type_of(e)}" for e in fitting]
+        for pattern in self.needs:
+            if not re.search(pattern, "\n".join(lines)):
+                return False
+        return bool(fitting) and 2 * len(fitting) >= len(events)
 
 
 def _kind(row: dict[str, Any]) -> EventKind:

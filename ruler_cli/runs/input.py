@@ -79,9 +79,9 @@ class Survey:
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `draw` is the seed of an order
     of groups.
-    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `mixed` groups whose rollouts begin differently, and `ruleless`
-    rollouts without a system message where the user of the dump is a model too, which words the task anew for each:
-    then only the system's messages are compared.
+    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `mixed` groups whose rollouts
+    begin differently, and `ruleless` rollouts without a system message where the user of the dump is a model too, which
+    words the task anew for each: then only the system's messages are compared.
     """
 
     reader: Reader
@@ -262,7 +262,8 @@ class Survey:
             warnings.append(
                 f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's first turn "
                 f"(first: {self.first_taskless}); give the path of the task with --prompt PATH, or what rollouts "
-                "of one task share with --group-by PATH; if another file has the task, join the two first"
+                "of one task share with --group-by PATH (lines get it by jq -c '.group_id = 1'); if another file has "
+                "the task, join the two first"
             )
         if self.greeted and self.reader.by_prompt and self.largest > 1:
             begun = f"{_count(self.greeted, 'rollout')} that the agent begins"

@@ -302,6 +302,8 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "openhands": added("instance_id"),
     "pi": added(),
     "qwen_code": added(),
+    "kimi_code": added(),
+    "events": added(),
     "openhands_events": added(),
     "preference": pair,
     "preference_openai": pair,
