@@ -121,11 +121,11 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
+_TEXTS = words("text content completion response generated_text final_text")
+"""Texts of an answer that is an object, the best first."""
 _ANSWER_KEYS = frozenset(
-    words(
-        "role text message choices candidates generated_text completion response final_text"
-    )
-).union(CONTENTS)
+    (*_TEXTS, *CONTENTS, *words("role message choices candidates"))
+)
 
 
 def answer_turns(
@@ -170,7 +170,11 @@ def find_answer(value: Any, where: str) -> Messages | None:
         raise UnreadableError(
             f"has {len(choices)} answers in `{where}` where one conversation should end; write a rollout for each"
         )
-    return messages_of(value, "assistant")
+    turns = messages_of(value, "assistant")
+    if turns is None and is_object(value):
+        text = first(filter(is_text, map(value.get, _TEXTS)))
+        turns = None if text is None else [new_turn("assistant", text)]
+    return turns
 
 
 def _is_turn(value: Any) -> bool:
@@ -331,6 +335,9 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         context = first(filter(str.strip, texts))
         if context and context not in value:
             value = f"{value}\n\n{context}" if value else context
+        options = items(record.get("options"))
+        if is_text_list(options) and options[0] not in value:
+            value = "\n".join([value, *options])
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)

@@ -23,8 +23,6 @@ FURTHER_PROMPTS = words(
     "input.messages question.full_text inputs context history"
 )
 """Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
-GYM_TASKS = words("problem_statement question prompt instruction problem task")
-"""Members of the metadata of NeMo-Gym's requests with the task."""
 ANSWERS = words(
     "completion response generation generated model_output prediction output actual_output actualOutput "
     "assistant_response agent_response model_answer full_output final_text"

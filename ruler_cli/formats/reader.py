@@ -603,7 +603,7 @@ def _unknown_shape(
         if mark in text:
             return UsageError(
                 f"{line.where} is of {framework}, which this version does not read",
-                "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)",
+                "name its parts with --messages PATH and --prompt PATH; of a tracer export OpenTelemetry spans",
                 place=name,
             )
     unknown = UnknownShapeError(

@@ -459,7 +459,7 @@ def _returned(content: Any) -> Any:
     return plain(parts) if is_list(content) else content
 
 
-_LISTS = words("events messages steps history")
+_LISTS = words("events messages steps history context")
 
 
 def events_of(record: JsonObject) -> list[Any]:

@@ -120,7 +120,7 @@ _STEP_PARTS = {
     "speaker": "role|from|speaker|sender|author|source|message_type|raw_item",
     "calls": "|".join(CALL_KEYS + SINGLE_CALLS),
     "thought": "thoughts?|think(ing)?|reasoning(_text|_summary)?",
-    "action": "actions?|act|action_taken|tool|tool_name|api_name|command",
+    "action": "actions?|act|action_taken|tool|tool_name|api_name|function|command",
     "arguments": "((action|tool)_)?(input|args|arguments|params|parameters)|param_dict",
     "answer": "(final_)?answer|((answer|response)_)?text|response|content|message"
     "|((raw_)?(model|llm|agent)|action)_(raw_)?(output|response|answer)",
@@ -258,8 +258,9 @@ def step_turns(value: list[Any]) -> Messages | None:
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
     parts = {*map(_part_of, keys)}
-    acts = parts & {"action", "calls"} and parts & {"thought", "seen"}
-    if "speaker" in parts or not acts:
+    # calls alone have arguments
+    told = parts & {"thought", "arguments", "seen"}
+    if "speaker" in parts or not (told and parts & {"action", "calls"}):
         return None
     turns: Messages = []
     for turn in chain.from_iterable(map(_turns_of_step, steps)):

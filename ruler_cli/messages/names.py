@@ -35,13 +35,14 @@ CONTENTS = ("content", "refusal", *SINGLE_CALLS, *CALL_KEYS, *THOUGHT_KEYS)
 LABELS = frozenset(
     words(
         "role name type kind block_type part_kind content_type id uuid parent parent_id index "
-        "tool_call_id call_id tool_type provider_name function model model_name "
+        "tool_call_id call_id tool_type provider_name provider_model_name function model model_name "
         "provider usage cost timestamp time date created created_at updated_at started_at ended_at "
         "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
         "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
         "additional_kwargs usage_metadata model_extra provider_specific_fields providerData reasoning_details "
-        "system_fingerprint service_tier requestor language_name server_name span_type event_type step_type"
+        "reply_required system_fingerprint service_tier requestor language_name server_name "
+        "span_type event_type step_type"
     )
 )
 """Fields of a message that are metadata, not content."""

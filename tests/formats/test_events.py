@@ -328,12 +328,27 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
         {"type": "human", "content": "q"},
         {"type": "ai", "data": {"content": "a"}},
     ),
+    (
+        "messages",
+        {"role": "user", "content": "q"},
+        {"type": "function_call", "name": "f", "call_id": "1"},
+    ),
+    (
+        "messages",
+        {"message": {"role": "user", "content": "q"}, "message_id": 0},
+        {"message": {"role": "assistant", "content": "a"}, "message_id": 1},
+    ),
+    (
+        "messages",
+        {"message": {"content": "q"}, "role_at_backend": "user"},
+        {"message": {"content": "a"}, "role_at_backend": "assistant"},
+    ),
 )
-"""The field that contains them, and two events, of OpenHands, AutoGen and LangChain."""
+"""The field that contains them, and two events, of OpenHands, AutoGen, LangChain, Responses, Strands and CAMEL."""
 
 
 def test_events_of_frameworks(tmp_path: Path) -> None:
-    """Events of OpenHands, AutoGen and LangChain are one rollout, as a list and as lines."""
+    """Events of a framework are one rollout, as a list and as lines."""
     for member, first, second in FRAMEWORKS:
         for text in (
             json.dumps([first, second]),
