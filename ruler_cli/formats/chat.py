@@ -196,7 +196,7 @@ def _is_turn(value: Any) -> bool:
 def with_calls(record: JsonObject, answer: Messages) -> Messages:
     """Put the calls beside an answer before it, unless it has calls of its own."""
     calls = first_of(record, CALL_KEYS)
-    if not calls or any(map(calls_of, answer)):
+    if not isinstance(calls, list | dict | str) or any(map(calls_of, answer)):
         return answer
     return [new_turn("assistant", None, tool_calls=calls), *answer]
 

@@ -223,6 +223,8 @@ class Session:
             if values.count(None) == len(values):
                 continue
             role = word.removesuffix("?")
+            if word == "assistant?" and values[0] == self.last.get("content"):
+                continue
             if role in _REPEATED:
                 key = f"{role} {values[0]}"
                 if word != role and key in self.shown:
@@ -538,3 +540,15 @@ class Claude(Session):
             # a command to the harness, e.g. /model, which no agent answers
             self.last["role"] = "system"
         super().read_event(event, "note" if is_note else kind)
+
+
+class Kimi(Session):
+    """A session of Kimi Code."""
+
+    kind = KINDS["kimi-code"]
+
+
+class Logged(Session):
+    """The events of any program."""
+
+    kind = KINDS["events"]

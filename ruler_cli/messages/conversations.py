@@ -50,6 +50,7 @@ from ruler_cli.messages.names import (
     kind_of,
 )
 from ruler_cli.messages.parts import (
+    NAMES,
     normalize_part,
     typed_turn,
 )
@@ -115,6 +116,7 @@ _PARTS = words("parts items")
 _SAID_IN = words("value text content utterance message response says said")
 """Fields of a turn with its speaker, and with its text."""
 _STEP_PARTS = {
+    "speaker": "role|from|speaker|sender|author|source|message_type|raw_item",
     "calls": "|".join(CALL_KEYS + SINGLE_CALLS),
     "thought": "thoughts?|think(ing)?|reasoning(_text|_summary)?",
     "action": "actions?|act|action_taken|tool|tool_name|api_name|function|command",
@@ -127,11 +129,6 @@ _STEP_PARTS = {
 """Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
 _SAID = words("thought action arguments answer")
 _STEP_COPIES = words("model_input_messages model_output_message")
-_TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
-"""Fields with the name of a tool."""
-_SPEAKER_KEYS = frozenset(
-    words("role from speaker sender author source message_type raw_item")
-)
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (
     re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
@@ -245,10 +242,9 @@ def step_turns(value: list[Any]) -> Messages | None:
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
     parts = {*map(_part_of, keys)}
-    acts = not parts.isdisjoint(("action", "calls"))
     # calls alone have arguments
-    apart = not parts.isdisjoint(("thought", "arguments", "seen"))
-    if keys & _SPEAKER_KEYS or not (acts and apart):
+    told = parts & {"thought", "arguments", "seen"}
+    if "speaker" in parts or not (told and parts & {"action", "calls"}):
         return None
     turns: Messages = []
     for turn in chain.from_iterable(map(_turns_of_step, steps)):
@@ -268,17 +264,19 @@ def _part_of(key: str) -> str:
 
 
 def _opened(step: JsonObject) -> Turn:
-    """Return a step with the members of the agent's output in place of it, if that is an object of parts."""
+    """Return a step with the members of the agent's output in place of it, if that is an object of parts.
+
+    What it says that it saw is the agent's own text.
+    """
     opened: Turn = {}
     for key, value in step.items():
-        members = value if is_object(value) else {}
-        parts = {*map(_part_of, members)}
-        is_whole = "role" in members or members.keys() & step.keys()
-        apart = is_whole or parts.isdisjoint(("thought", "action"))
-        if apart or _part_of(key) != "answer":
-            opened[key] = value
+        is_output = is_object(value) and _part_of(key) == "answer"
+        parts = {*map(_part_of, value)} if is_output else set[str]()
+        acts = parts & {"thought", "action"}
+        if acts and not parts & {"seen", "speaker"}:
+            opened = {**opened, **value, **opened}
         else:
-            opened |= members
+            opened[key] = value
     return opened
 
 
@@ -286,17 +284,16 @@ def _turns_of_step(step: JsonObject) -> Messages:
     """Return the agent's turn of a step, and what it saw before and behind it."""
     turn = dict(step)
     names: dict[str, str] = {}
-    before: Messages = []
-    after: Messages = []
+    turns: Messages = []
+    at = 0
     for key, value in step.items():
         part = _part_of(key)
         if part == "seen" and value is not None:
-            results = after if names else before
-            results.append(new_turn("tool", value))
-            turn.pop(key)
+            turns.append(new_turn("tool", turn.pop(key)))
+            at += not names
         elif part and value is not None:
             names.setdefault(part, key)
-    if is_text(step.get("task")) and not (names or before):
+    if is_text(step.get("task")) and not (names or turns):
         return [new_turn("user", step["task"])]
     keys = [names.get(part, "") for part in _SAID]
     thought, action, arguments, answer = map(step.get, keys)
@@ -311,8 +308,9 @@ def _turns_of_step(step: JsonObject) -> Messages:
     turn |= new_turn(
         "assistant", answer, reasoning_content=thought, tool_calls=calls
     )
-    shown = [turn] if has_content(turn) else []
-    return [*before, *shown, *after]
+    if has_content(turn):
+        turns.insert(at, turn)
+    return turns
 
 
 def _call_of_step(
@@ -321,13 +319,12 @@ def _call_of_step(
     arguments: Any,
 ) -> Turn:
     """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
-    if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
+    if is_object(done) and first_of(done, NAMES):
         return done
-    (name, inner), *others = [*done.items()] if is_object(done) else [(key, 0)]
-    if is_object(inner) and not others:
-        return {"name": name, "arguments": inner}
-    if arguments is not None or key in _TOOL_KEYS:
+    if arguments is not None or key in NAMES:
         return {"name": done, "arguments": arguments}
+    if is_object(done) and len(done) == 1:
+        ((key, done),) = done.items()
     return {"name": key, "arguments": done}
 
 
