@@ -125,8 +125,7 @@ class TrendStep:
             return (abs(length.correlation),), {}
         if kind == "size":
             written = sums.means["bytes"]
-            means = (written.mean,) if written.number else ()
-            return means, {}
+            return [written.mean] if written.number else (), {}
         moments = [sums.means["score"], sums.means["label"]]
         products = sums.by_label
         if kind == "held_out":
@@ -180,7 +179,7 @@ class DriftTest:
 
     The number is the mean score less the `slope` times the mean label (or the mean of the held-out judge). The slope
     is that of the score on the label within the groups of the first steps, so a policy that improves moves both, and
-    not the number. Of `length` it is the size of the correlation with the score, of `size` the bytes that the agent wrote.
+    not the number. Of `length` it is the size of the correlation with the score, of `size` the mean of bytes.
     """
 
     def __init__(

@@ -14,19 +14,24 @@ from ruler_cli.results.labels import PairLabel, parse_line
 from tests.browser.attacks import RESTING, RUNNING
 from tests.browser.axe import assert_accessible
 from tests.browser.conftest import Show
-from tests.browser.reports import plain, report_of, ruler, write
+from tests.browser.reports import plain, ruler, write
 from tests.browser.view import Theme, View
 
 PAIRS = 8
 
 
+def label_of(scored: Path, pairs: int = 500) -> Path:
+    """The page of comparisons of a scored file."""
+    made = scored.with_name("label.html")
+    args = ("label", scored, "--pairs", str(pairs), "-o", made)
+    ruler(*args, folder=scored.parent)
+    return made
+
+
 @pytest.fixture(scope="session")
 def page(scored: Path) -> Path:
     """A page of eight comparisons of rollouts with several turns."""
-    made = scored.with_name("label.html")
-    args = ("label", scored, "--pairs", str(PAIRS), "-o", made)
-    ruler(*args, folder=scored.parent)
-    return made
+    return label_of(scored, PAIRS)
 
 
 def begin(view: View, name: str = "Ana") -> View:
@@ -105,28 +110,6 @@ def test_by_key(show: Show, page: Path) -> None:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", read.at)
         assert line["seconds"] >= 0
     assert [line["note"] for line in lines] == ["", "2 is 1 too long", "", ""]
-
-
-def test_all_answers(show: Show, page: Path) -> None:
-    """After the last answer the summary comes; an answer given again replaces the first."""
-    view = begin(show(page))
-    press(view, *"120?u=12")
-    view.find("h2").filter(
-        has_text=f"{PAIRS} of {PAIRS} comparisons"
-    ).wait_for()
-    press(view, "s")
-    assert place(view) == PAIRS
-    assert (
-        view.find(".l-choice[aria-pressed=true]")
-        .inner_text()
-        .startswith("Right")
-    )
-    press(view, "1")
-    choices = [line["choice"] for line in downloaded(view)]
-    assert choices == [
-        *("left", "right", "equal", "unsure", "unsure", "equal", "left", "left")
-    ]
-    assert "people labels.jsonl" in view.text
 
 
 def test_held_key(show: Show, page: Path) -> None:
@@ -222,12 +205,12 @@ def test_no_storage(show: Show, page: Path) -> None:
 
 
 def test_opened_file(show: Show, page: Path, tmp_path: Path) -> None:
-    """Of own lines the later counts, whichever rollout stood left; lines of others and about something else are left."""
+    """Of own lines the later counts, whichever rollout stood left; other lines are left."""
     first, second, third, *_ = comparisons(page)
     view = begin(show(page))
     press(view, "1", "1", "s")
     turned = {"left": second["right"], "right": second["left"]}
-    lines = [
+    lines: list[Any] = [
         first | {"choice": "right", "by": "Ana", "at": "2020-01-01T00:00:00Z"},
         second
         | turned
@@ -296,7 +279,7 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         ]
         rollout["tools"] = [{"type": "function", "function": {"name": "look"}}]
     scored = write(tmp_path / "s.jsonl", [record])
-    view = begin(show(report_of(scored, tmp_path, "--pairs", "3")))
+    view = begin(show(label_of(scored)))
     assert (
         view.find("section[aria-label=Task]").inner_text().count("Book a seat.")
         == 1
@@ -306,7 +289,7 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         for fold in view.find("details").all()
     }
     assert folds == {
-        "Tools": None,
+        "Tools": "",
         "Before the task": None,
         "Both begin alike": None,
     }
@@ -330,7 +313,7 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
             )
     path = tmp_path / "s.jsonl"
     path.write_text("".join(json.dumps(item) + "\n" for item in records))
-    report = report_of(path, tmp_path, "--pairs", "500")
+    report = label_of(path)
     view = begin(show(report), RUNNING[0][:100])
     seen = 0
     while view.find(".l-bar").count():

@@ -13,7 +13,6 @@ from tests.browser.conftest import Show
 from tests.browser.reports import plain, report_of, write
 from tests.browser.test_hostile import harmless
 from tests.browser.truth import Truth
-from tests.browser.view import View
 
 MODELS = ("wren", "heron", "wren")
 
@@ -144,5 +143,3 @@ def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
     view.at("#groups?where=live")
     button.click()
     view.at(f"#groups?where=live&where={way}&sort=-{way}")
-
-

@@ -26,3 +26,5 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     assert again.keys == first.keys
     assert 0 < first.count < 50
     assert again.find("#search").input_value() == "task-1"
+    again.find("#search").press("Escape")
+    again.at("#groups?where=live&sort=-mean")

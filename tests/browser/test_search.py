@@ -72,20 +72,6 @@ def test_transcripts(show: Show, run: Path, truth: Truth) -> None:
     assert 0 < len(holding(truth, PART)) < len(truth.groups)
 
 
-def test_keys_of_the_search(view: View, truth: Truth) -> None:
-    """`/` goes to the search, letters search when the typing pauses, and Escape takes the search out."""
-    view.open("#groups")
-    view.page.keyboard.press("/")
-    view.page.keyboard.type(PART)
-    view.at("#groups?search=truth%3D0.5")
-    view.until(
-        "!document.querySelector('p[role=status]').textContent.includes('sea')"
-    )
-    assert view.count == len(holding(truth, PART))
-    view.find("#search").press("Escape")
-    view.at("#groups")
-
-
 def test_left_out(
     show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,12 +115,17 @@ def test_damaged_text(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_shared_words_and_snippets(show: Show, tmp_path: Path) -> None:
-    """What all groups share is not searched, which is said; a hit stands in the table, and is marked in the group."""
+    """A line that all groups share is not searched; a hit is shown in the table, and marked in the group."""
     lines = []
     for i in range(3):
-        record = group(f"g{i}", rollout(f"Brew {i}: TEAPOT" * (i > 0)), rollout("no"))
+        record = group(
+            f"g{i}", rollout(f"Brew {i}: TEAPOT" * (i > 0)), rollout("no")
+        )
         for trajectory in record["trajectories"]:
-            policy = {"role": "system", "content": "A teapot is never refunded."}
+            policy = {
+                "role": "system",
+                "content": "A teapot is never refunded.",
+            }
             trajectory["messages"].insert(0, policy)
         lines.append(record)
     report(written(tmp_path / "in.jsonl", *lines), tmp_path / "r.html")

@@ -34,7 +34,7 @@ def test_planted_drift(kind: DriftKind, world: World) -> None:
 
 @pytest.mark.parametrize("world", [*NONE.values()][:-2])
 def test_nothing_drifts(world: World) -> None:
-    """A policy that improves and steps that follow one another are no drift, and answers that grow only of their size."""
+    """A policy that improves and steps that follow one another are no drift; answers that grow are one of size."""
     trend = Trend(training(world, 4, 30))
     assert {drift.kind for drift in trend.drifts} <= {"size"}
     assert [row.kind for row in trend.tests] == [

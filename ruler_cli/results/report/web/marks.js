@@ -96,7 +96,8 @@ const marks = (() => {
     const { label, ...now } = { mark: "", note: "", ...mine(group, rollout) };
     // the label of an opened line is that of its word
     if (label !== undefined && !("mark" in change)) now.label = label;
-    const line = { ...now, ...change, group, rollout, by: "", at: `${new Date().toISOString().slice(0, 19)}Z` };
+    const time = `${new Date().toISOString().slice(0, 19)}Z`;
+    const line = { ...now, ...change, group, rollout, by: "", at: now.at > time ? now.at : time };
     if (!rollout) line.of = idsOf(group).slice(0, 64);
     merge([line]);
     keep();
@@ -215,8 +216,12 @@ const marks = (() => {
     </div>`;
   }
 
-  const OfGroup = ({ row }) => html`<${Marks} row=${row} what="the group" words=${["reviewed"]} />
-    ${!state.kept && held.size > 0 && html`<p class="warn">This browser does not keep your marks: save them above the table.</p>`}`;
+  function OfGroup({ row }) {
+    useMarks();
+    return html`<${Marks} row=${row} what="the group" words=${["reviewed"]} />
+      ${!state.kept && held.size > 0 && html`<p class="warn">This browser does not keep your marks: save them above the table.</p>`}`;
+  }
+
   const OfRollout = ({ row, e }) => html`<${Marks} row=${row} rollout=${e.id} what=${`rollout ${e.at + 1}`} words=${["good", "bad"]} />`;
 
   /** Do what a key stands for, to the group of a row or to the rollout `e`; true if it is a key of marks. */

@@ -53,10 +53,11 @@ function judged(f) {
 
 /** What made the scores, as the file and a ledger say it: the models that answered, rubrics and parameters with their texts. */
 function MadeBy({ made: { served, rubrics, params, versions, built_in: builtIn } }) {
-  const counted = (counts) => Object.entries(counts).map(([name, n]) => `${name} (${many(n, "group")})`).join(", ");
+  const times = (all, n) => (all.length > 1 ? ` (${many(n, "group")})` : "");
+  const counted = (counts) => Object.entries(counts).map(([name, n], _, all) => name + times(all, n)).join(", ");
   const texts = (name, list) => list.map(({ digest, text, groups }) => {
     const known = digest === builtIn ? " (built-in)" : text === null ? " (text not found)" : "";
-    return [name, `${digest}${known}, ${many(groups, "group")}`, text];
+    return [name, digest + known + times(list, groups), text];
   });
   const rows = [["served as", counted(served)], ...texts("rubric", rubrics), ...texts("parameters", params), ["ruler", counted(versions)]].filter(([, sentence]) => sentence);
   return rows.length > 0 && html`<details class="card made">

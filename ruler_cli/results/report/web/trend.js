@@ -33,7 +33,7 @@
       legend: drawnLines.length > 1 && drawnLines.map(({ words, title, form: [colour, , glyph] }) => ({ words, title, colour, glyph })),
       draw: (width) => drawn(width, {
         x: { label: "step →", ticks: Math.min(8, steps.length, width / 60), tickFormat: (x) => number(x), domain: [steps[0].step, steps.at(-1).step], inset: 6 },
-        y: { grid: true, ticks: 4, tickFormat: shown },
+        y: { label: null, grid: true, ticks: 4, tickFormat: shown },
         marks: [
           lib.ruleX(marks, { x: "step", stroke: "var(--bad)", strokeWidth: 2, strokeDasharray: "5 3" }),
           ...drawnLines.flatMap(({ points, form: [colour, symbol] }) => [
