@@ -153,7 +153,7 @@ def find_answer(value: Any, where: str) -> Messages | None:
     if is_text(value):
         return [new_turn("assistant", value)]
     listed = [value] if is_object(value) else items(value)
-    if turns := named_turns(listed):
+    if turns := named_turns(listed, calls=True):
         return turns
     if listed and all(map(_is_part, listed)):
         return [new_turn("assistant", listed)]

@@ -211,7 +211,7 @@ def _is_structured(value: Any) -> bool:
     listed = [value] if is_object(value) else items(value)
     if objects(listed) != listed or any(map(is_answer, listed)):
         return False
-    return bool(listed) and named_turns(listed) is None
+    return bool(listed) and named_turns(listed, calls=True) is None
 
 
 def _conversation(

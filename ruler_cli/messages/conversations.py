@@ -169,8 +169,11 @@ def _is_message(value: Any) -> bool:
     return str(speaker).lower() in ROLES
 
 
-def named_turns(value: list[Any]) -> Messages | None:
-    """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
+def named_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
+    """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none.
+
+    With `calls` also calls alone, which may be those that an agent should make.
+    """
     first_turn = first(value)
     if not is_object(first_turn):
         return None
@@ -190,7 +193,7 @@ def named_turns(value: list[Any]) -> Messages | None:
         kind_of(turn) or str(turn.get(by)).lower() in ROLES for turn in value
     )
     if by is None or text_key is None or (by in KIND_KEYS and not known_types):
-        return step_turns(value)
+        return step_turns(value, calls=calls)
     if not all(map(is_text, speakers)):
         return None
     return [_named_turn(turn, by, text_key) for turn in value]
@@ -235,15 +238,14 @@ def _named_turn(
     return made
 
 
-def step_turns(value: list[Any]) -> Messages | None:
+def step_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
     steps = [*map(_opened, objects(value))]
     keys = {key for step in steps for key in step}
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
     parts = {*map(_part_of, keys)}
-    # calls alone have arguments
-    told = parts & {"thought", "arguments", "seen"}
+    told = parts & {"thought", "seen"} or (calls and "arguments" in parts)
     if "speaker" in parts or not (told and parts & {"action", "calls"}):
         return None
     turns: Messages = []
@@ -418,7 +420,7 @@ def chat_turns(value: Any, where: str) -> Messages:
     """
     value = json_messages(value) or json_value(value)
     if is_list(value):
-        value = named_turns(value) or value
+        value = named_turns(value, calls=True) or value
     return check_messages(value, where)
 
 
