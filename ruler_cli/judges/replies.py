@@ -292,22 +292,7 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     beside = total == prompt + answer + stored if total else not details
     if stored > prompt or beside:
         prompt += stored
-    lasting = _object(usage, "cache_creation")
-    lasting = lasting or _object(details, "cache_creation_token_details")
-    hourly = 0
-    if lasting:
-        hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
-    tier = completion.get("service_tier") or usage.get("service_tier")
-    return Usage(
-        prompt,
-        answer,
-        cached,
-        1,
-        written,
-        hourly=hourly,
-        reasoning=thought,
-        tier=tier.lower() if isinstance(tier, str) else "",
-    )
+    return Usage(prompt, answer, cached, 1, written, reasoning=thought)
 
 
 def _most(

@@ -38,7 +38,7 @@ from ruler_cli.judges.providers import (
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
 from ruler_cli.settings.models import AskSettings, JudgeSettings
-from ruler_cli.settings.parameters import wire_of
+from ruler_cli.settings.parameters import body_of, wire_of
 from ruler_cli.types import Judge, Request
 
 if TYPE_CHECKING:
@@ -310,20 +310,21 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
     if not (
         settings.api_base or settings.function
     ):  # else any model may have that name
-        model = model_info(settings.model)
+        tier = str(body_of(settings.params).get("service_tier")).lower()
+        if settings.typed:
+            # the list has the prices of OpenAI's Decisions as those of a tier
+            tier = "decisions"
+        model = model_info(settings.model, _TIERS.get(tier, tier))
+        if settings.typed and model.context is None:
+            context = _CONTEXTS.get(settings.provider)
+            model = replace(model, context=context)
     if settings.price:
         model = replace(model, price=stated_price(settings.price))
-    params = settings.params
-    context = model.context
-    if settings.typed:
-        # the list has the prices of OpenAI's Decisions as those of a tier
-        params = {"service_tier": "decisions"}
-        if not settings.api_base:
-            context = context or _CONTEXTS.get(settings.provider)
-    price = model.price and model.price.asked(params)
-    return replace(model, price=price, context=context)
+    return model
 
 
+_TIERS = {"fast": "priority"}
+"""Service tiers that the list has under another name."""
 _CONTEXTS = {"typesafe": 65_536, "azure_ai": 32_768}
 """Contexts of the decision models of providers, where the list has none."""
 
