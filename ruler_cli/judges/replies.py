@@ -180,17 +180,9 @@ def _name_in(answer: Any) -> str:
 
 
 def _beside(message: Mapping[str, Any]) -> str:
-    """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
-    calls = message.get("tool_calls") or [
-        {"function": message.get("function_call")}
-    ]
-    texts = [message.get(name) for name in _THOUGHTS]
-    with suppress(AttributeError, KeyError, TypeError, ValueError):
-        (call,) = calls
-        texts.insert(0, call["function"]["arguments"])
-    for text in texts:
-        if isinstance(text, dict):  # Ollama's arguments
-            return orjson.dumps(text).decode()
+    """Return what a message without a text says where thoughts stand."""
+    for name in _THOUGHTS:
+        text = message.get(name)
         if isinstance(text, str) and text.strip():
             return text
     return ""

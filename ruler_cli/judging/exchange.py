@@ -1,4 +1,4 @@
-"""The exchange with a judge about one request: the first request, corrections, one for scores still missing.
+"""The exchange with a judge about one request: the first request and its corrections.
 
 A generator: it yields requests and is sent replies. It decides everything and waits for nothing, so the
 pool, a test or a file of replies can drive it.
@@ -31,11 +31,9 @@ from ruler_cli.scoring.parse_reply import (
     SCALE,
     CutOffError,
     DefectError,
-    Entry,
     ParsedReply,
     ScaleError,
     parse,
-    parse_complete,
 )
 from ruler_cli.scoring.probability import Share, word_share
 from ruler_cli.scoring.typed_answers import typed_shares
@@ -109,10 +107,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The entries of the reply to a request, with those of an earlier reply that stand."""
+    """The entries of the reply to a request; `bounds` is that of the scores."""
 
     request: Request
-    entries: dict[str, Entry]
     reading: ParsedReply
     bounds: int
 
@@ -164,10 +161,9 @@ def _answered(
     criteria: range | None,
 ) -> Steps[_Entries | GroupError | Overflow]:
     """Ask about one part of a group by some of the criteria, if there are any."""
-    standing: dict[str, Entry] = {}
     unsure: _Entries | None = None
     while True:
-        request = write_prompt(layout, ask, part, state, standing, criteria)
+        request = write_prompt(layout, ask, part, state, criteria=criteria)
         reply = yield replace(request, kept=True) if unsure else request
         if unsure and isinstance(reply, CallError):
             return unsure
@@ -185,11 +181,8 @@ def _answered(
                     cut = isinstance(problem, CutOffError)
                     reply = replace(reply, truncated=cut)
             else:
-                bounds = (1 + named) * (
-                    reading.bounds and _only_bounds(standing)
-                )
-                entries = {**standing, **reading.entries}
-                read = _Entries(request, entries, reading, bounds)
+                bounds = (1 + named) * reading.bounds
+                read = _Entries(request, reading, bounds)
                 # the run that kept it may have asked again
                 if not 0 < bounds <= max(scale.left, reply.cached):
                     return read
@@ -207,20 +200,9 @@ def _answered(
                 return _failed(reply, request, layout, part, state)
             continue
         error = _correct(reply, defect, state)
-        if error and unsure:
-            return unsure
         if error:
-            crowded = len(state.cuts) > 2
-            return _crowded(error, layout, part, state) if crowded else error
-        cut_twice = reply.truncated and len(state.cuts) == 2
-        standing = {}
-        if cut_twice:
-            standing = parse_complete(
-                reply.text, request.labels, request.criteria
-            )
-        if scale.left and _only_bounds(standing):
-            standing = {}
-        state.attempt += not standing
+            return unsure or error
+        state.attempt += 1
 
 
 def ask_questions(
@@ -304,30 +286,32 @@ def _shares_of_pass(
 ) -> PassScores:
     """The scores of a pass that are made of probabilities."""
     rubric = layout.rubric
-    answered = tuple([at for at in part.distinct if at not in unanswered])
-    number = len(rubric.criteria) if isinstance(rubric, Rubric) else 1
-    ordered = [
-        shares[subject] for subject in asked if subject.rollout in answered
-    ]
-    rows = [ordered[at : at + number] for at in range(0, len(ordered), number)]
-    values = tuple([tuple([share.score for share in row]) for row in rows])
+    rows: dict[int, list[float]] = {}
+    for subject in asked:
+        if subject.rollout not in unanswered:
+            row = rows.setdefault(subject.rollout, [])
+            row.append(shares[subject].score)
     by = f", by {model}; decision models give no reasons." if ask.typed else "."
-    scores = [row[0] for row in values]
-    if isinstance(rubric, Rubric):
-        scores = [weighted(rubric, row) for row in values]
+    scores = []
+    explanations = []
+    for row in rows.values():
+        scores.append(
+            weighted(rubric, row) if isinstance(rubric, Rubric) else row[0]
+        )
+        explanations.append(f"{_probabilities(row, rubric)}{by}")
+    criteria = tuple(map(tuple, rows.values()))
+    errors = [share.error for share in shares.values()]
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
-        distinct=answered,
+        distinct=tuple(rows),
         scores=tuple(scores),
-        explanations=tuple(
-            [f"{_probabilities(row, rubric)}{by}" for row in values]
-        ),
+        explanations=tuple(explanations),
         asked_alone=ask.ask == "each",
-        error=max([share.error for row in rows for share in row], default=0.0),
+        error=max(errors, default=0.0),
         unanswered=tuple([at for at in part.distinct if at in unanswered]),
-        criteria=values if isinstance(rubric, Rubric) else (),
+        criteria=criteria if isinstance(rubric, Rubric) else (),
     )
 
 
@@ -392,14 +376,6 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
     return reading
 
 
-def _only_bounds(entries: Mapping[str, Entry]) -> bool:
-    return all(
-        number in (0, 1)
-        for numbers, _ in entries.values()
-        for number in numbers
-    )
-
-
 def is_usable(reply: Reply, request: Request) -> bool:
     """Return whether the entries of a reply can be read, or its probabilities give a score."""
     try:
@@ -425,9 +401,9 @@ def _correct(
     elif reply.truncated:
         state.cuts += ((reply.usage.prompt, reply.usage.completion),)
         if len(state.cuts) > 2:
-            bound = "the parameter max_tokens bounds it otherwise"
+            remedy = "a larger context, -p max_tokens=N or a smaller --group-size leaves it more room"
             return GroupError(
-                "reply", f"the judge's answer was cut off three times; {bound}"
+                "reply", f"the judge's answer was cut off three times; {remedy}"
             )
         state.max_output_tokens = 2 * reply.usage.completion or None
         state.fitted = False
@@ -469,32 +445,11 @@ def _failed(
     return Overflow(limit, actual, int(target), group_error, state)
 
 
-def _crowded(
-    error: GroupError,
-    layout: PromptLayout,
-    part: RequestPart,
-    state: ExchangeState,
-) -> GroupError | Overflow:
-    """The error, unless the context took the prompt and left too few tokens for the answer.
-
-    Prompt and answer then end at the same token each time; a limit of the user's cuts at the same length.
-    """
-    (_, first), (before, second), (prompt, answer) = state.cuts
-    limit = prompt + answer
-    by_user = not prompt or first == second == answer or answer >= 2 * second
-    if by_user or abs(before + second - limit) > 2:
-        return error
-    most = max(limit - 3 * _least(layout, part), limit / 2)
-    target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
-    again = ExchangeState(state.attempt + 1, templates.SHORTER)
-    return Overflow(limit, limit + answer, target, error, again)
-
-
 def _pass_scores(
     layout: PromptLayout, part: RequestPart, answer: _Entries
 ) -> PassScores:
     request = answer.request
-    entries = [answer.entries[label] for label in request.shown]
+    entries = [answer.reading.entries[label] for label in request.shown]
     numbers = tuple([values for values, _ in entries])
     return PassScores(
         judge=0,
@@ -531,16 +486,14 @@ def _with_places(
     texts: list[str], layout: PromptLayout, request: Request
 ) -> tuple[str, ...]:
     """Explanations that call a rollout by its place in the group, and a criterion by its name, not by their ids."""
-    whole = "\n".join(texts).lower()
-    shown = request.shown.items()
-    places = {
-        label: f"rollout {layout.places[at]}"
-        for label, at in shown
-        if label in whole
-    }
+    places = {}
+    for label, at in request.shown.items():
+        places[label] = f"rollout {layout.places[at]}"
     for label, criterion in request.criteria.items():
-        if label in whole:
-            places[label] = f"“{name_of(criterion)}”"
+        places[label] = f"“{name_of(criterion)}”"
+    whole = "\n".join(texts).lower()
+    if not any(label in whole for label in places):
+        return tuple(texts)
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
@@ -549,6 +502,4 @@ def _with_places(
             return match[0]
         return place[0].upper() + place[1:] if match[0][:2].istitle() else place
 
-    return tuple(
-        [_NAMED.sub(placed, text) for text in texts] if places else texts
-    )
+    return tuple([_NAMED.sub(placed, text) for text in texts])
