@@ -21,6 +21,7 @@ from typing import Any
 from ruler_cli.errors import RulerError, UnreadableError, UsageError
 from ruler_cli.files.values import (
     Names,
+    first_at,
     is_list,
     is_object,
     is_text,
@@ -48,8 +49,8 @@ _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
 """Marks of a key that no path can name."""
 _ABOUT = re.compile(
     r"(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
-    r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+"
-    r'|(?<!actual_)(?<!predicted_)(?<!model_)(?<!agent_)(?<!generated_)(?<!output_)calls)"?$',
+    r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"
+    '"?$',
     re.IGNORECASE,
 )
 """Ends of paths whose value is about the record, and neither a task nor an answer."""
@@ -62,7 +63,9 @@ _IDS = [
             "(?i)^(?!.*(run|rollout|trajectory|trace|span|session|conversation|thread|call|message|turn|step|attempt"
             "|response|completion|generation|request|model|agent|user|customer|client|worker|config|experiment|batch"
             "|template|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider"
-            r"|account|author|grader|judge|tool|player|speaker|participant)s?_?idx?$)"
+            "|account|author|grader|judge|tool|player|speaker|participant|event|log|entry|record|row|file|commit"
+            "|transaction|order|device|team|channel|room|page|image|video|node|edge|parent|job|process|host|server"
+            "|app|product|company|article)s?_?idx?$)"
             "[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
             r"(?i)^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
             "^(id|idx|index)$",
@@ -207,13 +210,16 @@ def propose(values: _Values) -> RecordPaths | None:
     """
     for path, records in _records(values):
         first = objects([*records[:_MOST]])
-        row = _row(path, _columns(first))
-        if row is None:
-            continue
+        columns = _columns(first)
+        row = _row(path, columns)
         # figures may make records unreadable
-        for tried in (row, replace(row, reward="reward", outcome="")):
+        rows = [row, replace(row, reward="reward", outcome="")] if row else []
+        for tried in rows:
             if _reads(tried, first):
                 return tried
+        if len(values) > 1 and any(column.part == "task" for column in columns):
+            # the items in a record with a task are parts of it
+            break
     return None
 
 
@@ -327,6 +333,9 @@ def _fields(
     which goes on with the one before, the last is the rollout.
     """
     kind = _kind(value)
+    if not words_of(path).isdisjoint(_ANSWERS) and _turns(value, calls=True):
+        # calls without results may be gold, but by their name
+        kind = "turns"
     if kind and path:
         yield path, kind, value
     elif value and objects(value) == value:
@@ -360,13 +369,13 @@ def _kind(value: Any) -> str:
     return "numbers" if kinds and kinds <= {int, bool, float} else ""
 
 
-def _turns(value: Any) -> Messages:
+def _turns(value: Any, *, calls: bool = False) -> Messages:
     """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
     if is_text(value):
         value = json_messages(value)
-    turns = named_turns(items(value)) or items(value)
+    turns = named_turns(items(value), calls=calls) or items(value)
     # a list of questions with their answers is no conversation
-    rows = lookup(value, "0.question") is not None
+    rows = first_at(value, "0.question", "0.expectedOutput") is not None
     if rows or not all(map(is_object, turns)):
         return []
     roles = []

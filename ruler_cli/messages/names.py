@@ -67,13 +67,6 @@ NOT_SHOWN = GRADED.union(
 """These words and more, which mean the same in a turn; of a record they may be the rollouts."""
 KNOWN = LABELS.union(CONTENTS)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-TEXT_KINDS = (
-    None,
-    *words("text input_text output_text thinking reasoning message"),
-)
-"""Kinds of parts and items that are empty if their text is empty."""
-
-
 KIND_KEYS = words("type block_type part_kind content_type message_type kind")
 _KINDS = {
     "tool": r"(.+_)?(tool|function|call)_(result|response|output|return)|tool_search_output|retry_prompt"
