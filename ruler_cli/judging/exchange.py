@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import add
 from typing import TypeVar
 
 from ruler_cli.prompting import templates
@@ -18,7 +17,6 @@ from ruler_cli.prompting.prompt import (
     ExchangeState,
     PromptLayout,
     RequestPart,
-    criteria_parts,
     write_prompt,
 )
 from ruler_cli.prompting.questions import (
@@ -105,15 +103,6 @@ Answer = PassScores | GroupError | Overflow
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """The entries of the reply to a request; `bounds` is that of the scores."""
-
-    request: Request
-    reading: ParsedReply
-    bounds: int
-
-
 Steps = Generator[Request, Reply | CallError, T]
 """Requests, of which each is sent its reply, up to a result."""
 
@@ -130,40 +119,10 @@ def exchange(
     `state` is that of an exchange that ended in an Overflow, so that its corrections still count; `scale` is the
     judge's in this run. The judge's number in the result is 0.
     """
-    rubric = layout.rubric
     scale = scale or Scale()
-    whole: PassScores | None = None
-    criteria_of_requests = criteria_parts(rubric, len(part.distinct))
-    for number, criteria in enumerate(criteria_of_requests):
-        resumed = state if state and state.criteria == number else None
-        answer = yield from _answered(
-            layout, ask, part, resumed, scale, criteria
-        )
-        if isinstance(answer, Overflow):
-            answer.state.criteria = number
-        if not isinstance(answer, _Entries):
-            return answer
-        read = _pass_scores(layout, part, answer)
-        whole = read if whole is None else _joined(whole, read)
-    assert whole is not None  # noqa: S101 - a rubric has criteria
-    if isinstance(rubric, Rubric):
-        scores = [weighted(rubric, values) for values in whole.criteria]
-        whole = replace(whole, scores=tuple(scores))
-    return whole
-
-
-def _answered(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    state: ExchangeState | None,
-    scale: Scale,
-    criteria: range | None,
-) -> Steps[_Entries | GroupError | Overflow]:
-    """Ask about one part of a group by some of the criteria, if there are any."""
-    unsure: _Entries | None = None
+    unsure: PassScores | None = None
     while True:
-        request = write_prompt(layout, ask, part, state, criteria=criteria)
+        request = write_prompt(layout, ask, part, state)
         reply = yield replace(request, kept=True) if unsure else request
         if unsure and isinstance(reply, CallError):
             return unsure
@@ -182,7 +141,7 @@ def _answered(
                     reply = replace(reply, truncated=cut)
             else:
                 bounds = (1 + named) * reading.bounds
-                read = _Entries(request, reading, bounds)
+                read = _pass_scores(layout, part, request, reading, bounds)
                 # the run that kept it may have asked again
                 if not 0 < bounds <= max(scale.left, reply.cached):
                     return read
@@ -345,13 +304,6 @@ def _fits_with_less(
     return state.fitted
 
 
-def _least(layout: PromptLayout, part: RequestPart) -> int:
-    """Fewest tokens of a whole answer about a part of a group."""
-    rollouts = len(part.distinct)
-    criteria, *_ = criteria_parts(layout.rubric, rollouts)
-    return int(BRIEF_ANSWER.of(rollouts, len(criteria or ())))
-
-
 def read_reply(reply: Reply, request: Request) -> ParsedReply:
     """Read the entries of a reply; DefectError if it cannot be used."""
     if reply.refusal is not None:
@@ -436,7 +388,7 @@ def _failed(
     limit, actual = error.context
     # a prompt alone was cut, or no answer is written
     alone = error.cut or request.by_probability
-    least = 0 if alone else _least(layout, part)
+    least = 0 if alone else int(request.answer_tokens(BRIEF_ANSWER))
     most = min(limit * _SAFETY, max(limit - least, limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
@@ -446,39 +398,36 @@ def _failed(
 
 
 def _pass_scores(
-    layout: PromptLayout, part: RequestPart, answer: _Entries
+    layout: PromptLayout,
+    part: RequestPart,
+    request: Request,
+    reading: ParsedReply,
+    bounds: int,
 ) -> PassScores:
-    request = answer.request
-    entries = [answer.reading.entries[label] for label in request.shown]
-    numbers = tuple([values for values, _ in entries])
+    """The scores of a pass that a reply has; `bounds` is that of the reply on this judge's scale."""
+    rubric = layout.rubric
+    scores = []
+    criteria = []
+    texts = []
+    for label in request.shown:
+        numbers, text = reading.entries[label]
+        texts.append(text)
+        if isinstance(rubric, Rubric):
+            scores.append(weighted(rubric, numbers))
+            criteria.append(numbers)
+        else:
+            scores.append(numbers[0])
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
         distinct=tuple(request.shown.values()),
-        scores=tuple([values[0] for values in numbers]),
-        explanations=_with_places(
-            [text for _, text in entries], layout, request
-        ),
-        bounds=answer.bounds,
-        mended=answer.reading.mended,
-        unknown=answer.reading.unknown,
-        criteria=numbers if request.criteria else (),
-    )
-
-
-def _joined(first: PassScores, second: PassScores) -> PassScores:
-    """Join the values of some criteria with those of others, which may be in another order of the rollouts."""
-    places = [second.distinct.index(rollout) for rollout in first.distinct]
-    values = [second.criteria[at] for at in places]
-    texts = [second.explanations[at] for at in places]
-    return replace(
-        first,
-        criteria=tuple(map(add, first.criteria, values)),
-        explanations=tuple(map("{} {}".format, first.explanations, texts)),
-        bounds=min(filter(None, (first.bounds, second.bounds)), default=0),
-        mended=first.mended or second.mended,
-        unknown=first.unknown + second.unknown,
+        scores=tuple(scores),
+        explanations=_with_places(texts, layout, request),
+        bounds=bounds,
+        mended=reading.mended,
+        unknown=reading.unknown,
+        criteria=tuple(criteria),
     )
 
 
