@@ -381,8 +381,9 @@ class AssembledRollouts(Container):
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
-        listed = b", ".join(chain.from_iterable(map(_pieces, events)))
-        members[self._member] = b"[%s]" % listed
+        if self._member == "messages":
+            events = [*chain.from_iterable(map(_pieces, events))]
+        members[self._member] = b"[%s]" % b", ".join(events)
         return b"{%s}" % encode_members(members)
 
 
