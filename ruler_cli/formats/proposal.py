@@ -18,7 +18,7 @@ from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
-from ruler_cli.errors import RulerError, UnreadableError, UsageError
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.values import (
     Names,
     is_list,
@@ -30,7 +30,7 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.paths import every
-from ruler_cli.formats.reader import detect
+from ruler_cli.formats.reader import detect, read_records
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
@@ -227,11 +227,9 @@ def _reads(row: RecordPaths, records: _Values) -> bool:
     lines = [(Line(0, 0, b""), record) for record in records]
     with suppress(RulerError):
         reader = detect("", lines, InputSettings(format=row))
-        for line, value in lines:
-            with suppress(UnreadableError):
-                for record in reader.read_parsed(value, line):
-                    if None in [part.error for part in record.rollouts]:
-                        return True
+        for record in read_records(reader, lines):
+            if None in [rollout.error for rollout in record.rollouts]:
+                return True
     return False
 
 
@@ -249,9 +247,8 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            # an `answer` may be anybody's
-            unsure = column.part == "either"
-            fields[path] = unsure or column.kind not in _SPOKEN
+            fields[path] = column.part == "either"
+    # an `answer` may be anybody's
     return sorted(fields, key=fields.__getitem__)
 
 
@@ -423,6 +420,8 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
         # those beside one are not the others'
         figures = ""
     flags = [column for column in columns if column.is_flag]
+    # that of the whole is shorter than those of its parts
+    columns = sorted(columns, key=lambda column: len(column.path))
     return RecordPaths(
         records=path,
         messages=tuple(messages),
@@ -489,13 +488,9 @@ def _written(columns: _Columns) -> _Columns:
 def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
-        paths = []
         for column in columns:
             if column.kind == kind and name in column.words:
-                paths.append(column.path)
-        if paths:
-            # the shortest is that of the whole
-            return min(paths, key=len)
+                return column.path
     return ""
 
 
