@@ -147,12 +147,12 @@ class _Column:
     def whole(self) -> str:
         """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
         holder, _, name = self.path.rpartition(".")
+        in_holder, in_name = [
+            not _SAID.isdisjoint(words_of(key)) for key in (holder, name)
+        ]
         # those of several models stand under their names
-        of_models = holder.endswith("s")
-        is_value = self.kind in ("text", "number")
-        if of_models or not is_value or not _SAID.isdisjoint(words_of(name)):
-            return self.path
-        return self.path if _SAID.isdisjoint(words_of(holder)) else holder
+        is_one = self.kind in ("text", "number") and not holder.endswith("s")
+        return holder if is_one and in_holder and not in_name else self.path
 
     @cached_property
     def prose(self) -> bool:
@@ -212,9 +212,8 @@ def propose(values: _Values) -> RecordPaths | None:
         columns = _columns(first)
         row = _row(path, columns)
         # figures may make records unreadable
-        rows = [row, replace(row, reward="reward", outcome="")] if row else []
-        for tried in rows:
-            if _reads(tried, first):
+        for tried in (row, row and replace(row, reward="reward", outcome="")):
+            if tried and _reads(tried, first):
                 return tried
         if len(values) > 1 and any(column.part == "task" for column in columns):
             # the items in a record with a task are parts of it
@@ -410,10 +409,11 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    prompt = [task]
-    for column in columns:
-        if column.kind == "texts" and column.path.endswith("options"):
-            prompt.append(column.path)
+    options = [
+        column.path
+        for column in columns
+        if column.path.endswith("options") and column.kind == "texts"
+    ]
     asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
@@ -425,7 +425,7 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     return RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=tuple(prompt) if task and not asked_first else (),
+        prompt=(task, *options) if task and not asked_first else (),
         group_by=(key,) if key and not asked_first else (),
         reward=_best_path(columns, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
@@ -444,26 +444,23 @@ def _key(columns: _Columns) -> str:
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
     # any other id, or the number of a row, may be that of anything
-    of_task = _IDS[0].search(key) is not None
-    is_named = column.part == "answer" or column.kind == "texts" or of_task
-    alone = key and is_named and "[]" not in column.path
-    return column.kind == "turns" or bool(alone)
+    named = column.part == "answer" or column.kind == "texts"
+    alone = (named or _IDS[0].search(key)) and "[]" not in column.path
+    return column.kind == "turns" or bool(key and alone)
 
 
 def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
     parts = defaultdict[str, _Columns](list)
     named = set[str]()
-    kinds = set()
     graded = stages = False
     for column in columns:
         parts[column.part].append(column)
         named |= column.words
-        kinds.add((column.part, column.kind))
         graded |= column.is_flag and column.says(_OUTCOMES)
         stages |= "[]" in column.path and column.says(_STEPS)
     answers = parts["answer"]
-    if ("task", "texts") in kinds:
+    if any(column.kind == "texts" for column in parts["task"]):
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
