@@ -64,7 +64,7 @@ _IDS = [
             "|template|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider"
             "|account|author|grader|judge|tool|player|speaker|participant|event|log|entry|record|row|file|commit"
             "|transaction|order|device|team|channel|room|page|image|video|node|edge|parent|job|process|host|server"
-            "|app|product|company|article)s?_?idx?$)"
+            "|app|ticket|product|company|article)s?_?idx?$)"
             "[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
             r"(?i)^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
             "^(id|idx|index)$",
@@ -120,7 +120,8 @@ faithfulness relevance relevancy obs observation initial
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
 _REASONING = re.compile(
-    r"(^|\.)((model|llm|agent|raw|full|generated)_)?(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
+    r"^(?!.*(judge|grad|eval|critic|verif|scor|review|feedback))(.*\.)?((model|llm|agent|raw|full|generated)_)?"
+    r"(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
 )
 """Paths of texts that may end with the answer that is parsed from them."""
 _SPOKEN = ("turns", "texts", "text")
