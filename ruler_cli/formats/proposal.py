@@ -21,6 +21,7 @@ from typing import Any
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.values import (
     Names,
+    first_at,
     is_list,
     is_object,
     is_text,
@@ -376,7 +377,7 @@ def _turns(value: Any, *, calls: bool = False) -> Messages:
         value = json_messages(value)
     turns = named_turns(items(value), calls=calls) or items(value)
     # a list of questions with their answers is no conversation
-    rows = lookup(value, "0.question") is not None
+    rows = first_at(value, "0.question", "0.expectedOutput") is not None
     if rows or not all(map(is_object, turns)):
         return []
     roles = []

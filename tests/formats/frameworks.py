@@ -273,6 +273,7 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "atropos": atropos,
     "camel": added(),
     "claude_code": added(),
+    "cline": added("group_id"),
     "codex": added(),
     "autogen": added("task_id"),
     "code_completions": added("task_id"),
