@@ -25,7 +25,6 @@ from ruler_cli.files.values import (
     first_of,
     is_list,
     is_message_list,
-    is_object,
     is_text,
     items,
     lookup,
@@ -133,12 +132,13 @@ def with_transcript(_: JsonObject, rollout: Rollout) -> Rollout:
     return replace(rollout, messages=[whole])
 
 
-def _correct(metrics: Any) -> Any:
-    """The metric `correct`, else the first whose name has that word; None if there is none."""
-    if not is_object(metrics):
-        return None
-    names = [name for name in metrics if "correct" in name]
-    return first_at(metrics, "correct", *names)
+_OUTCOMES = words(
+    "metrics.correct metrics.correct_answer metrics.is_correct metrics.correct_answer_reward_func "
+    "rewards.correct.score rewards.correct_answer.score rewards.is_correct.score "
+    "rewards.correct_answer_reward_func.score rewards.correct rewards.correct_answer rewards.is_correct "
+    "rewards.correct_answer_reward_func"
+)
+"""Metrics and rewards that tell whether the answer is correct."""
 
 
 def read_trace(trace: JsonObject) -> Rollout:
@@ -166,11 +166,6 @@ def read_trace(trace: JsonObject) -> Rollout:
         messages = [nodes[number]["message"] for number in branch]
         parts.append(check_messages(messages, "nodes"))
     main, *further = parts
-    outcome = _correct(trace.get("metrics"))
-    if outcome is None:
-        outcome = _correct(trace.get("rewards"))
-    if is_object(outcome):
-        outcome = outcome.get("score")
     ended = ""
     if not trace.get("ok"):  # else the errors are of earlier attempts
         ended = ending("errors", trace.get("errors"))
@@ -178,7 +173,7 @@ def read_trace(trace: JsonObject) -> Rollout:
         main,
         histories=tuple(further),
         tools=tools_of(trace),
-        outcome=outcome,
+        outcome=first_at(trace, *_OUTCOMES),
         ended=ended,
     )
 
