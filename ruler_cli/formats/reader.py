@@ -485,7 +485,7 @@ def first_records(
     return records
 
 
-def _read(reader: Reader, records: Records) -> Iterator[Record]:
+def read_records(reader: Reader, records: Records) -> Iterator[Record]:
     """Read records but those that cannot be read, which is reported when they are scored."""
     for line, value in records:
         with suppress(UnreadableError):
@@ -608,7 +608,9 @@ def _key_rule(reader: Reader, records: Records) -> GroupKey:
 
 def _item_path(reader: Reader, records: Records) -> str:
     """Return the field of the id of a prompt's item; empty if records have none."""
-    prompt_of = {record.line: record.key for record in _read(reader, records)}
+    prompt_of = {
+        record.line: record.key for record in read_records(reader, records)
+    }
     for name in (*ITEM_IDS, *REPEATED_IDS):
         pairs = set()
         for line, value in records:
