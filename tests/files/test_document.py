@@ -177,27 +177,20 @@ def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
 
 
 DAMAGED = [
-    (b"[{}", "behind item 1"),
-    (b'[{}, {"a": "', "behind item 1"),
-    (b"[{} {}]", "behind item 1"),
-    (b"[{}, ]", "behind item 1"),
-    (b"[{},, {}]", "behind item 1"),
-    (b"[\n{}]\n{}", "behind item 1"),
-    (b'{\n"simulations": [{}], "b" 1}', "behind item 1"),
-    (b'{\n"simulations": [{}], "b": {', "behind item 1"),
-    (b'{\n"simulations": [{}]', "behind item 1"),
-    (b'{\n"simulations": [{}]}}', "behind item 1"),
-    (PRETTY + b",\n" + PRETTY, "behind object 1"),
-    (PRETTY + b"\n{", "behind object 1"),
+    b"[{}",
+    b'[{}, {"a": ',
+    b"[{},, {}]",
+    b'{\n"simulations": [{}]}}',
+    PRETTY + b"\n{",
 ]
 
 
 def test_damaged(tmp_path: Path) -> None:
-    """The error for a damaged document names the number of the item, and gives advice."""
-    for text, where in DAMAGED:
+    """A document that is damaged is an error with advice."""
+    for text in DAMAGED:
         with ExitStack() as stack, pytest.raises(UsageError) as error:
             list(opened(tmp_path / "d", stack, text).records())
-        problem = f"is JSON that is damaged or truncated {where}; mend it"
+        problem = "is JSON that is damaged or truncated; mend it"
         assert problem in str(error.value), text
 
 
@@ -223,22 +216,12 @@ def test_any_text(
                 assert text[line.offset :].startswith(line.raw)
 
 
-def test_two_lists(tmp_path: Path) -> None:
-    """A document with two lists of one name is refused: readers would see only the list without scores."""
-    text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
-    with (
-        ExitStack() as stack,
-        pytest.raises(UsageError, match="has two members `simulations`"),
-    ):
-        list(opened(tmp_path / "d", stack, text).records())
-
-
 def kind(text: bytes) -> str | None:
     """Return the kind that is detected for a text; None is JSON lines."""
     shape = shape_of(text)
     if shape is None:
         return None
-    return "holder" if shape.is_known else "list" if shape.steps else "objects"
+    return "holder" if shape.known else "list" if shape.steps else "objects"
 
 
 KINDS = [
@@ -249,7 +232,7 @@ KINDS = [
     (b"[" + A + b"]", "list"),
     (b"\xef\xbb\xbf [\n" + A + b"\n]\n \n", "list"),
     (b"[]", "list"),
-    (b"[\n", "list"),
+    (b"[\n", None),
     (b"[1, 2]\n" + A, None),
     (b"[1, 2]\n\n\n", "list"),
     (b"[oops\n" + A, None),
@@ -275,7 +258,7 @@ KINDS = [
     (b'{"messages": [\n' + A + b"\n" + A, None),
     (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
     (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
-    (b'{"trajectory_groups": [\n' + A + b"\n" + A, "holder"),
+    (b'{"trajectory_groups": [\n' + A + b"\n" + A, None),
     (
         b'{"a": [\n'
         + b"1,\n" * 18
@@ -304,11 +287,3 @@ def test_kinds() -> None:
     """A document is distinguished from JSON lines, also from lines with a bad or torn first line."""
     for text, wanted in KINDS:
         assert kind(text) == wanted, text
-
-
-def test_long_line() -> None:
-    """A first line longer than the window is a document if it is a list or contains one."""
-    long = b'{"pad": "%s", ' % (b"x" * 3_000_000)
-    assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
-    assert kind(long + b'"other": [' + A + b"]}\n" + A) is None
-    assert kind(b"[" + long + b'"a": 1}]') == "list"

@@ -33,7 +33,6 @@ _NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 class HarborJob(MultiFileContainer):
     """The trials of a job, in the order of their names."""
 
-    rank = 1
     unit = "trial"
 
     def __init__(

@@ -202,7 +202,6 @@ class InspectLogWriter(Writer):
 class InspectLog(Container):
     """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
 
-    rank = 4
     endings = (".eval", ".json")
     packed = (".eval",)
     writes = InspectLogWriter

@@ -25,7 +25,6 @@ _DECODER = (ValueError, OverflowError, OSError)
 class Parquet(Container):
     """A Parquet file that is open; rows are numbered from 1."""
 
-    rank = 3
     endings = (".parquet",)
     packed = (".parquet",)
     unit = "row"
