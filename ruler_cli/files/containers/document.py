@@ -38,10 +38,12 @@ class DocumentShape:
     known: tuple[str, ...] = ()
 
 
-def shape_of(text: bytes, path: Steps = ()) -> DocumentShape | None:
+def shape_of(
+    text: bytes, path: Steps = (), *, goes_on: bool = False
+) -> DocumentShape | None:
     """Return the shape of a document; None if the text is JSON lines, or not JSON.
 
-    `path` is the one that the user named.
+    `path` is the one that the user named. `goes_on`: there is more text, which was not read.
     """
     start = skip(text, len(BOM) if text.startswith(BOM) else 0)
     opens = text[start : start + 1]
@@ -68,7 +70,8 @@ def shape_of(text: bytes, path: Steps = ()) -> DocumentShape | None:
     # behind a first line that is torn JSON lines may follow
     second, _ = _line(text, behind)
     may_be_torn = end_of(second, 0) == len(second)
-    if may_be_torn or not path:
+    is_cut = goes_on and behind <= len(text)
+    if may_be_torn or not (path or is_cut):
         try:
             parse(text[start : end_of(text, start)], exact=False)
         except UnreadableError:
@@ -141,8 +144,9 @@ class Document(Container):
             if is_whole and (is_lines or shape_of(line, path) is None):
                 return None
             source.keep_text()
-        shape = shape_of(source.read(0, source.most), path)
-        if shape is not None and source.read(source.most, 1):
+        goes_on = bool(source.read(source.most, 1))
+        shape = shape_of(source.read(0, source.most), path, goes_on=goes_on)
+        if shape is not None and goes_on:
             lines = "".join(shape.steps).replace("{}.value", "[]")
             lines = lines.replace("{}", " | to_entries[]").removeprefix(".")
             raise UsageError(
