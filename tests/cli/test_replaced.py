@@ -129,7 +129,6 @@ EARLIER = {
     "score in.jsonl out.jsonl -m offline -q --summary {}": '{\n  "version": 1,\n  "groups": 3,\n  "scored": 3\n}\n',
     "score in.jsonl out.jsonl -m offline -q  --summary {}": '{\n  "version": 1,\n  "total": null,\n  "groups": 3\n}',
     "score in.jsonl {} -m offline -q": '{"trajectories": [], "ruler": {"status": "failed", "kind": "reply"}}\n',
-    "score in.jsonl  {} -m offline -q": '{"data": [1], "metadata": "{\\"ruler\\": {\\"status\\": \\"scored\\"}}"}\n',
 }
 """Files as the first versions wrote them."""
 
