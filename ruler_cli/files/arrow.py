@@ -29,17 +29,14 @@ from pyarrow import types
 from ruler_cli.errors import (
     InputChanged,
     OutputError,
-    RulerError,
     UnreadableError,
-    UsageError,
 )
 from ruler_cli.files.containers import Writer
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
-from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path, T
+from ruler_cli.types import T
 
 BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
@@ -151,24 +148,6 @@ class TableWriter(Writer):
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
 
-    def begin(
-        self,
-        ruler: Path,
-        columns: Callable[[], set[str]],
-        on_failure: OnFailure,
-    ) -> None:
-        """Raise UsageError for a column of INPUT that gets a score and cannot be made of its JSON."""
-        if self._fixed:
-            self._refuse(columns(), UsageError)
-
-    def _refuse(self, names: Iterable[str], kind: type[RulerError]) -> None:
-        for name in self._fixed.intersection(names):
-            raise kind(
-                f"the column `{name}` gets a score, and holds binary data that JSON does not",
-                "name OUTPUT .jsonl",
-                place=self.name,
-            )
-
     def put(self, number: int, record: bytes) -> None:
         """Spool a record, and note the columns that it changes."""
         new = _members(record)
@@ -182,7 +161,12 @@ class TableWriter(Writer):
             old = _members(row.raw)
         for name in {**new, **old}:
             if name not in self._types and old.get(name) != new.get(name):
-                self._refuse([name], OutputError)
+                if name in self._fixed:
+                    raise OutputError(
+                        f"the column `{name}` gets a score, and holds binary data that JSON does not",
+                        "name OUTPUT .jsonl",
+                        place=self.name,
+                    )
                 self._types[name] = pa.null()
         self._spool.put((number, record))
 

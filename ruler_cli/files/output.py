@@ -141,7 +141,10 @@ class LocalFile(PassThrough):
         """
         self.flush()
         os.fsync(self.file.fileno())
-        if not _is_at(self.partial, self.file.fileno()):
+        ours = os.fstat(self.file.fileno())
+        if not self.partial.exists() or not os.path.samestat(
+            ours, self.partial.lstat()
+        ):
             raise OutputError(
                 "was removed or replaced during the run",
                 "run it again",
@@ -175,31 +178,16 @@ def _open_locked(partial: Path) -> BinaryIO:
 
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
-    while True:
-        partial.parent.stat()  # an error if there is no directory
-        # another run may begin or end just now
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            if partial.is_symlink():
-                partial.unlink()
-            elif partial.exists():
-                with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
-                    _lock(old, partial)
-                    # else it is the OUTPUT of a run that ended
-                    if _is_at(partial, old.fileno()):
-                        partial.unlink()
-            file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
-            _lock(file, partial)
-            if _is_at(partial, file.fileno()):
-                return file
-            file.close()  # another run removed it before the lock
-
-
-def _is_at(path: Path, fd: int) -> bool:
-    """Return whether a path is that of an open file."""
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
-    except FileNotFoundError:
-        return False
+    if partial.is_symlink():
+        partial.unlink()
+    elif partial.exists():
+        with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
+            _lock(old, partial)
+            partial.unlink()
+    # an error if another run begins just now
+    file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
+    _lock(file, partial)
+    return file
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
@@ -462,8 +450,8 @@ class FailedFile:
             lines = Counter(map(_digest, raw.split(b"\n")))
             if lines <= self._earlier:
                 self._earlier -= lines
-                return
-            file.write(raw + b"\n")
+            else:
+                file.write(raw + b"\n")
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -85,28 +84,6 @@ def test_locked(tmp_path: Path) -> None:
     with Output(name, force=True):
         pass
     assert stored(tmp_path / "out") == [b"{}"]
-
-
-def test_lock_after_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A partial file that becomes another run's OUTPUT before the lock is left alone."""
-    path, partial = tmp_path / "out", tmp_path / "out.partial"
-    times: list[int] = []
-    partial.write_bytes(b"theirs\n")
-    flock = fcntl.flock
-
-    def late(file: int, how: int) -> None:
-        if not times:
-            partial.rename(path)
-        times.append(1)
-        flock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with Output(str(path)) as output:
-        output.write([(1, b"ours")])
-        assert path.read_bytes() == b"theirs\n"
-    assert partial.read_bytes() == b"ours\n"
 
 
 def test_symbolic_link(tmp_path: Path) -> None:

@@ -50,16 +50,8 @@ class Writer(ABC):
         self.name = name
         self.source = source
 
-    def begin(  # noqa: B027 - few refuse
-        self,
-        ruler: Path,
-        columns: Callable[[], set[str]],
-        on_failure: OnFailure,
-    ) -> None:
-        """Raise UsageError for what can only fail; nothing was sent yet.
-
-        `ruler` is the path of an annotation, `columns` returns the members of a record that scores change.
-        """
+    def begin(self, ruler: Path, on_failure: OnFailure) -> None:  # noqa: B027 - few refuse
+        """Take the path of an annotation; UsageError for what can only fail, before anything is sent."""
 
     @abstractmethod
     def put(self, number: int, record: bytes) -> None:
