@@ -17,8 +17,7 @@ import json
 import re
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import orjson
@@ -36,14 +35,11 @@ from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
-from ruler_cli.types import T
 
 BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
 MAX_ROWS = 256
 """Most rows decoded at once: a column with a dictionary is much smaller in the file than in memory."""
-_GROUP = 64 << 20
-"""Bytes of Arrow data that one row group is made of at most."""
 _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
 _NOT_HELD = (
@@ -177,10 +173,8 @@ class TableWriter(Writer):
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    batches = self._batches(schema)
-                    for piece in _pieces(batches, attrgetter("nbytes"), _GROUP):
-                        table = pa.Table.from_batches(piece)
-                        file.write_table(table, len(table))
+                    for batch in self._batches(schema):
+                        file.write_batch(batch)
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
                 raise OutputError(
@@ -232,8 +226,17 @@ class TableWriter(Writer):
 
     def _spooled(self) -> Iterator[list[bytes]]:
         """Yield the records in pieces of a bounded size."""
-        records = (record for _, record in self._spool.all())
-        return _pieces(records, len, BATCH)
+        piece = list[bytes]()
+        size = 0
+        for _, record in self._spool.all():
+            piece.append(record)
+            size += len(record)
+            if size > BATCH:
+                yield piece
+                piece = []
+                size = 0
+        if piece:
+            yield piece
 
     def _batches(self, schema: Any) -> Iterator[Any]:
         """Yield the records as batches in the schema."""
@@ -282,20 +285,3 @@ def _members(record: bytes) -> dict[str, bytes]:
         _encodable(name): record[start:end]
         for name, (_, start, end) in members.items()
     }
-
-
-def _pieces(
-    items: Iterable[T], size_of: Callable[[T], int], most: int
-) -> Iterator[list[T]]:
-    """Split items into lists of a bounded size."""
-    piece = list[T]()
-    size = 0
-    for item in items:
-        piece.append(item)
-        size += size_of(item)
-        if size > most:
-            yield piece
-            piece = []
-            size = 0
-    if piece:
-        yield piece
