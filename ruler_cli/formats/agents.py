@@ -103,6 +103,12 @@ class AgentScope(Session):
     kind = KINDS["agentscope"]
 
 
+class Cline(Session):
+    """Output of Cline's command, which has no task."""
+
+    kind = KINDS["cline"]
+
+
 class Camel(Session):
     """Memory of CAMEL."""
 

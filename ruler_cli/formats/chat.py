@@ -39,13 +39,11 @@ from ruler_cli.messages.content import (
     Messages,
     calls_of,
     first_agent_turn,
-    has_content,
     is_agent,
     new_turn,
     text_of,
 )
 from ruler_cli.messages.conversations import (
-    chat_turns,
     check_messages,
     is_prompt,
     is_system,
@@ -62,6 +60,7 @@ from ruler_cli.messages.names import (
     USER_ROLES,
     kind_of,
 )
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Path, Rollout, printable
 
 
@@ -131,24 +130,19 @@ _ANSWER_KEYS = frozenset(
 def answer_turns(
     value: Any,
     where: str,
-    *,
-    as_json: bool = False,
 ) -> Messages:
-    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages.
+    """Read the agent's answer, also as an API's response.
 
-    A text, also an empty one, is its turn; UnreadableError for null.
+    A text, also an empty one, is its turn, and so is JSON text; UnreadableError for null.
     """
     if value is None:
         raise UnreadableError(
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
-    if as_json and json_messages(value):
-        return chat_turns(value, where)
     turns = find_answer(value, where)
-    if turns is None:
-        messages = [value] if is_object(value) else value
-        return check_messages(messages, where)
-    return turns
+    return turns or check_messages(
+        [value] if is_object(value) else value, where
+    )
 
 
 def find_answer(value: Any, where: str) -> Messages | None:
@@ -159,8 +153,10 @@ def find_answer(value: Any, where: str) -> Messages | None:
     if is_text(value):
         return [new_turn("assistant", value)]
     listed = [value] if is_object(value) else items(value)
-    if turns := named_turns(listed):
+    if turns := named_turns(listed, calls=True):
         return turns
+    if listed and all(map(_is_part, listed)):
+        return [new_turn("assistant", listed)]
     if listed and all(map(_is_turn, listed)):
         return check_messages(listed, where)
     choices = listed
@@ -177,6 +173,17 @@ def find_answer(value: Any, where: str) -> Messages | None:
     return turns
 
 
+_TEXTS = words(
+    "text content generated_text output_text completion response message final_text"
+)
+"""Members that hold an answer, whatever stands beside them."""
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
+
+
+def _is_part(value: Any) -> bool:
+    return lookup(value, "type") in _PARTS and "role" not in value
+
+
 def _is_turn(value: Any) -> bool:
     return is_object(value) and bool({"role", "type"} & value.keys())
 
@@ -184,7 +191,7 @@ def _is_turn(value: Any) -> bool:
 def with_calls(record: JsonObject, answer: Messages) -> Messages:
     """Put the calls beside an answer before it, unless it has calls of its own."""
     calls = first_of(record, CALL_KEYS)
-    if not calls or any(map(calls_of, answer)):
+    if not isinstance(calls, list | dict | str) or any(map(calls_of, answer)):
         return answer
     return [new_turn("assistant", None, tool_calls=calls), *answer]
 
@@ -341,18 +348,19 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
-    is_spoken = is_text_list(history)
-    pairs = [*map(items, [history] if is_spoken else items(history))]
-    if not pairs or not all(pairs):
-        turns = prompt_turns(history, "history")
+    # pairs of question and answer, or texts in turn, which may end with the prompt
+    spoken: list[Any] = []
+    for pair in items(history):
+        spoken += pair if is_list(pair) else [pair]
+    turns = []
+    if spoken and all(map(is_text, filter(None, spoken))):
+        for role, text in zip(cycle(("user", "assistant")), spoken):
+            if text is not None:
+                turns.append(new_turn(role, text))
     else:
-        turns = []
-        for pair in pairs:
-            for role, text in zip(cycle(("user", "assistant")), pair):
-                if text is not None:
-                    turns.append(new_turn(role, text))
-    # texts alone may end with the prompt
-    if not is_spoken or len(turns) % 2 == 0:
+        spoken = []
+        turns = prompt_turns(history, "history")
+    if len(spoken) % 2 == 0:
         turns = [*turns, *prompt_turns(value, name)]
     return with_system(record, turns)
 

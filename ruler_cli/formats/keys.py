@@ -11,7 +11,7 @@ from typing import Any
 from ruler_cli.files.parse import dump
 from ruler_cli.files.values import is_text, words
 from ruler_cli.formats.chat import task_messages
-from ruler_cli.messages.content import has_content
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Rollout
 
 PROMPT_HASH = "hash of the prompt"

@@ -18,9 +18,10 @@ from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
-from ruler_cli.errors import RulerError, UnreadableError, UsageError
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.values import (
     Names,
+    first_at,
     is_list,
     is_object,
     is_text,
@@ -30,7 +31,7 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.paths import every
-from ruler_cli.formats.reader import detect
+from ruler_cli.formats.reader import detect, read_records
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
@@ -48,8 +49,8 @@ _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
 """Marks of a key that no path can name."""
 _ABOUT = re.compile(
     r"(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
-    r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+"
-    r'|(?<!actual_)(?<!predicted_)(?<!model_)(?<!agent_)(?<!generated_)(?<!output_)calls)"?$',
+    r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"
+    '"?$',
     re.IGNORECASE,
 )
 """Ends of paths whose value is about the record, and neither a task nor an answer."""
@@ -62,7 +63,9 @@ _IDS = [
             "(?i)^(?!.*(run|rollout|trajectory|trace|span|session|conversation|thread|call|message|turn|step|attempt"
             "|response|completion|generation|request|model|agent|user|customer|client|worker|config|experiment|batch"
             "|template|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider"
-            r"|account|author|grader|judge|tool|player|speaker|participant)s?_?idx?$)"
+            "|account|author|grader|judge|tool|player|speaker|participant|event|log|entry|record|row|file|commit"
+            "|transaction|order|device|team|channel|room|page|image|video|node|edge|parent|job|process|host|server"
+            "|app|ticket|product|company|article)s?_?idx?$)"
             "[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
             r"(?i)^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
             "^(id|idx|index)$",
@@ -118,7 +121,8 @@ faithfulness relevance relevancy obs observation initial
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
 _REASONING = re.compile(
-    r"(^|\.)((model|llm|agent|raw|full|generated)_)?(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
+    r"^(?!.*(judge|grad|eval|critic|verif|scor|review|feedback))(.*\.)?((model|llm|agent|raw|full|generated)_)?"
+    r"(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
 )
 """Paths of texts that may end with the answer that is parsed from them."""
 _SPOKEN = ("turns", "texts", "text")
@@ -145,12 +149,12 @@ class _Column:
     def whole(self) -> str:
         """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
         holder, _, name = self.path.rpartition(".")
+        in_holder, in_name = [
+            not _SAID.isdisjoint(words_of(key)) for key in (holder, name)
+        ]
         # those of several models stand under their names
-        of_models = holder.endswith("s")
-        is_value = self.kind in ("text", "number")
-        if of_models or not is_value or not _SAID.isdisjoint(words_of(name)):
-            return self.path
-        return self.path if _SAID.isdisjoint(words_of(holder)) else holder
+        is_one = self.kind in ("text", "number") and not holder.endswith("s")
+        return holder if is_one and in_holder and not in_name else self.path
 
     @cached_property
     def prose(self) -> bool:
@@ -207,13 +211,15 @@ def propose(values: _Values) -> RecordPaths | None:
     """
     for path, records in _records(values):
         first = objects([*records[:_MOST]])
-        row = _row(path, _columns(first))
-        if row is None:
-            continue
+        columns = _columns(first)
+        row = _row(path, columns)
         # figures may make records unreadable
-        for tried in (row, replace(row, reward="reward", outcome="")):
-            if _reads(tried, first):
+        for tried in (row, row and replace(row, reward="reward", outcome="")):
+            if tried and _reads(tried, first):
                 return tried
+        if len(values) > 1 and any(column.part == "task" for column in columns):
+            # the items in a record with a task are parts of it
+            break
     return None
 
 
@@ -222,11 +228,9 @@ def _reads(row: RecordPaths, records: _Values) -> bool:
     lines = [(Line(0, 0, b""), record) for record in records]
     with suppress(RulerError):
         reader = detect("", lines, InputSettings(format=row))
-        for line, value in lines:
-            with suppress(UnreadableError):
-                for record in reader.read_parsed(value, line):
-                    if None in [part.error for part in record.rollouts]:
-                        return True
+        for record in read_records(reader, lines):
+            if None in [rollout.error for rollout in record.rollouts]:
+                return True
     return False
 
 
@@ -244,9 +248,8 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            # an `answer` may be anybody's
-            unsure = column.part == "either"
-            fields[path] = unsure or column.kind not in _SPOKEN
+            fields[path] = column.part == "either"
+    # an `answer` may be anybody's
     return sorted(fields, key=fields.__getitem__)
 
 
@@ -327,6 +330,9 @@ def _fields(
     which goes on with the one before, the last is the rollout.
     """
     kind = _kind(value)
+    if not words_of(path).isdisjoint(_ANSWERS) and _turns(value, calls=True):
+        # calls without results may be gold, but by their name
+        kind = "turns"
     if kind and path:
         yield path, kind, value
     elif value and objects(value) == value:
@@ -360,13 +366,13 @@ def _kind(value: Any) -> str:
     return "numbers" if kinds and kinds <= {int, bool, float} else ""
 
 
-def _turns(value: Any) -> Messages:
+def _turns(value: Any, *, calls: bool = False) -> Messages:
     """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
     if is_text(value):
         value = json_messages(value)
-    turns = named_turns(items(value)) or items(value)
+    turns = named_turns(items(value), calls=calls) or items(value)
     # a list of questions with their answers is no conversation
-    rows = lookup(value, "0.question") is not None
+    rows = first_at(value, "0.question", "0.expectedOutput") is not None
     if rows or not all(map(is_object, turns)):
         return []
     roles = []
@@ -405,20 +411,23 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    prompt = [task]
-    for column in columns:
-        if column.kind == "texts" and column.path.endswith("options"):
-            prompt.append(column.path)
+    options = [
+        column.path
+        for column in columns
+        if column.path.endswith("options") and column.kind == "texts"
+    ]
     asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
         # those beside one are not the others'
         figures = ""
     flags = [column for column in columns if column.is_flag]
+    # that of the whole is shorter than those of its parts
+    columns = sorted(columns, key=lambda column: len(column.path))
     return RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=tuple(prompt) if task and not asked_first else (),
+        prompt=(task, *options) if task and not asked_first else (),
         group_by=(key,) if key and not asked_first else (),
         reward=_best_path(columns, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
@@ -437,26 +446,23 @@ def _key(columns: _Columns) -> str:
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
     # any other id, or the number of a row, may be that of anything
-    of_task = _IDS[0].search(key) is not None
-    is_named = column.part == "answer" or column.kind == "texts" or of_task
-    alone = key and is_named and "[]" not in column.path
-    return column.kind == "turns" or bool(alone)
+    named = column.part == "answer" or column.kind == "texts"
+    alone = (named or _IDS[0].search(key)) and "[]" not in column.path
+    return column.kind == "turns" or bool(key and alone)
 
 
 def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
     parts = defaultdict[str, _Columns](list)
     named = set[str]()
-    kinds = set()
     graded = stages = False
     for column in columns:
         parts[column.part].append(column)
         named |= column.words
-        kinds.add((column.part, column.kind))
         graded |= column.is_flag and column.says(_OUTCOMES)
         stages |= "[]" in column.path and column.says(_STEPS)
     answers = parts["answer"]
-    if ("task", "texts") in kinds:
+    if any(column.kind == "texts" for column in parts["task"]):
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
@@ -481,13 +487,9 @@ def _written(columns: _Columns) -> _Columns:
 def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
-        paths = []
         for column in columns:
             if column.kind == kind and name in column.words:
-                paths.append(column.path)
-        if paths:
-            # the shortest is that of the whole
-            return min(paths, key=len)
+                return column.path
     return ""
 
 

@@ -40,13 +40,13 @@ from ruler_cli.messages.content import (
     Messages,
     Turn,
     first_agent_turn,
-    has_content,
     leaves,
     new_turn,
 )
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.messages.names import CONTENTS
 from ruler_cli.messages.parts import normalize_call, normalize_part
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Rollout, printable, shorten
 
 _SAMPLE = 20
@@ -223,6 +223,8 @@ class Session:
             if values.count(None) == len(values):
                 continue
             role = word.removesuffix("?")
+            if word == "assistant?" and values[0] == self.last.get("content"):
+                continue
             if role in _REPEATED:
                 key = f"{role} {values[0]}"
                 if word != role and key in self.shown:
@@ -538,3 +540,15 @@ class Claude(Session):
             # a command to the harness, e.g. /model, which no agent answers
             self.last["role"] = "system"
         super().read_event(event, "note" if is_note else kind)
+
+
+class Kimi(Session):
+    """A session of Kimi Code."""
+
+    kind = KINDS["kimi-code"]
+
+
+class Logged(Session):
+    """The events of any program."""
+
+    kind = KINDS["events"]

@@ -351,6 +351,12 @@ def test_never_gold(
 
 
 NOTHING: dict[str, Any] = {
+    "a script": rows(
+        goal=asked, steps=[{"action": "click", "params": {"id": 1}}]
+    ),
+    "tests of a task": rows(
+        problem=alone, tests=[{"input": "1 2", "output": "a b", "test_id": 3}]
+    ),
     "figures of grades": rows(
         question_id=half, answer_grade="0.5", answer="0", correctness="1"
     ),

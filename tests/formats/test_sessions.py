@@ -24,7 +24,7 @@ from tests.values import line, render
 
 SAMPLES = ROOT / "samples/formats"
 NAMES = words(
-    "claude_code codex copilot_cli cursor gemini_cli opencode pi qwen_code"
+    "claude_code codex copilot_cli cursor gemini_cli kimi_code opencode pi qwen_code"
 )
 FORMS = {form.family: form for form in FORMATS}
 
