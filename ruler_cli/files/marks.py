@@ -35,9 +35,12 @@ _EXPORTS = (
     {"completion", "scores", "agreement", "rescaled"},
 )
 """Members of the records that are made of scored ones."""
+_STATUS = rb'"status":\s*"(?:scored|failed)"'
 _ANNOTATION = re.compile(
-    rb'(?<!\\)"status":\s*"(scored|failed)",\s*"(score|kind|independent_reward)":'
+    rb'(?<!\\)(?:"ruler":\s*\{\s*%s|%s,\s*"(?:score":[^,]*,\s*"judge_score|independent_reward)")'
+    % (_STATUS, _STATUS)
 )
+"""An annotation under its own name, or as the metadata of a score in an Inspect log."""
 _HEAD = 1 << 14
 
 
