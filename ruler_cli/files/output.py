@@ -440,9 +440,8 @@ class FailedFile:
         raw = problem.raw
         if self.path is None or not raw:
             return
-        if (
-            raw[:1] in b"{["
-        ):  # a record of a document may lie over several lines
+        # a record of a document may lie over several lines
+        if raw[:1] in b"{[":
             raw = raw.replace(b"\n", b" ")
         with writing(str(self.path)):
             file = self._file
@@ -512,19 +511,16 @@ def refuse_clashes(
     places = [out]
     if failed is not None:
         place = Location.of(failed)
-        option = f"--set failed={place.public}"
         endings = (".gz", ".zst", ".json", *_OTHER_ENDINGS)
-        if place.remote or failed.is_dir() or failed.name.endswith(endings):
+        is_plain = not (place.remote or failed.is_dir())
+        names = {source, output, partial} - {"-"}
+        taken = any(Location(name).same(place.name) for name in names)
+        if taken or not is_plain or failed.name.endswith(endings):
             raise UsageError(
-                "give the name of a plain file of this machine", place=option
+                "is not a plain file of this machine that is neither INPUT nor OUTPUT",
+                "give it a file of its own",
+                place=f"--set failed={place.public}",
             )
-        for name in (source, output, partial):
-            if name != "-" and Location(name).same(place.name):
-                raise UsageError(
-                    "is INPUT or OUTPUT",
-                    "give it a file of its own",
-                    place=option,
-                )
         places.append(place)
     if not place_of_input.many:
         return

@@ -132,23 +132,6 @@ def test_objects(tmp_path: Path) -> None:
         ]
 
 
-def test_other_items(tmp_path: Path) -> None:
-    """An item that is not an object is a record too: its reader reports it."""
-    items = [
-        b"1",
-        b'"a,]"',
-        b'{"a": oops}',
-        b"null",
-        b"[2]",
-        b'{"b": [1]]',
-        b"-NaN",
-    ]
-    text = b"[" + b", ".join(items) + b" ]"
-    with ExitStack() as stack:
-        container = opened(tmp_path / "d", stack, text)
-        assert [line.raw for line in container.records()] == items
-
-
 DEEP = b'{"a": ' * 40 + b'[{"x": "}\\\\"}]' + b"}" * 40
 WHOLE = (
     b'{\n"eval": {"a": "]"},\n"samples": [{"b": [1, "\\"]"]},\n '
@@ -192,28 +175,6 @@ def test_damaged(tmp_path: Path) -> None:
             list(opened(tmp_path / "d", stack, text).records())
         problem = "is JSON that is damaged or truncated; mend it"
         assert problem in str(error.value), text
-
-
-@given(
-    st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(
-        bytes
-    ),
-    st.booleans(),
-)
-def test_any_text(
-    tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: bool
-) -> None:
-    """Any text is read, or refused with a sentence; a record is bytes of the text."""
-    text = (b"{\n" if brace else b"[") + text
-    with ExitStack() as stack:
-        container = opened(tmp_path_factory.mktemp("any") / "d", stack, text)
-        try:
-            lines = list(container.records())
-        except UsageError:
-            return
-        if isinstance(container, Document):
-            for line in lines:
-                assert text[line.offset :].startswith(line.raw)
 
 
 def kind(text: bytes) -> str | None:

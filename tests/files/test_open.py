@@ -121,26 +121,6 @@ def test_lines(tmp_path: Path) -> None:
         )
 
 
-@given(
-    st.lists(
-        st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6
-    ),
-    st.booleans(),
-)
-def test_offsets(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ends: bool
-) -> None:
-    """Number, offset and bytes of every line lead back to the file, also after a byte order mark."""
-    text = b"\xef\xbb\xbf{}\n" + b"\n".join(parts) + (b"\n" if ends else b"")
-    path = tmp_path_factory.mktemp("offsets") / "in"
-    path.write_bytes(text)
-    records = read(path)
-    assert [x.raw for x in records] == [
-        x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")
-    ]
-    assert all(text[x.offset :].startswith(x.raw) for x in records)
-
-
 def test_damaged(tmp_path: Path) -> None:
     """Compressed data that is cut off or damaged is an error, not a short file."""
     path, many = tmp_path / "in", os.urandom(50_000).hex().encode() + b"\n"

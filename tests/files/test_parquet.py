@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
-import itertools
 import json
 import random
 from collections.abc import Callable
@@ -176,67 +175,6 @@ def test_untouched() -> None:
         )  # NaN is not NaN
 
 
-REPLACED: list[tuple[Any, list[Any], Any, str]] = [
-    (pa.float32(), [0.25, None], 0.7, "double"),
-    (pa.int64(), [1, None], 0.7, "double"),
-    (pa.bool_(), [True, None], 0.7, "string"),
-    (pa.decimal128(5, 2), [decimal.Decimal("0.25"), None], 0.7, "double"),
-    (pa.null(), [None, None], 0.7, "double"),
-    (pa.null(), [None, None], {"a": 1}, "struct<a: int64>"),
-    (WORDS, ["a", None], "b", "string"),
-    (pa.string(), ["a", None], 0.7, "string"),
-    (pa.string(), ["a", None], {"a": 1}, "string"),
-    (pa.list_(pa.int64()), [[1], None], [0.7], "list<element: double>"),
-    (
-        pa.list_(pa.string()),
-        [["a"], None],
-        ["a", "RULER"],
-        "list<element: string>",
-    ),
-    (
-        pa.list_(pa.int64(), 2),
-        [[1, 2], None],
-        [0.5, 1],
-        "list<element: double>",
-    ),
-    (
-        pa.struct([("a", pa.int64())]),
-        [{"a": 1}, None],
-        {"a": 1, "b": 0.7},
-        "struct<a: int64, b: double>",
-    ),
-    (pa.struct([("a", pa.int64())]), [{"a": 1}, None], 0.7, "string"),
-    (
-        pa.map_(pa.string(), pa.int64()),
-        [[("a", 1)], None],
-        {"a": 0.7},
-        "struct<a: double>",
-    ),
-    (pa.timestamp("us"), [datetime.datetime(2024, 1, 1), None], 0.7, "string"),
-]
-"""The type of a column, its values, a new one, and the type that holds the JSON of all of them."""
-
-
-def test_replaced() -> None:
-    """A column that changed has a type that holds the JSON of its own values and of the new one."""
-    for (kind, values, new, becomes), size in itertools.product(
-        REPLACED, (1, 3)
-    ):
-        file = packed(
-            pa.table(
-                {"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}
-            ),
-            row_group_size=size,
-        )
-        before_values = read(file)
-        out = rewritten(file, lambda r: r | {"x": new} if r["i"] == 2 else r)  # noqa: B023 - called here
-        assert kinds(out)["x"].removeprefix("large_") == becomes, (kind, size)
-        after = read(out)
-        assert means(after[0]["x"], before_values[0]["x"]), kind
-        assert after[1]["x"] is None
-        assert means(after[2]["x"], new), kind
-
-
 def test_large_integers() -> None:
     """An integer that a float would round becomes text, beside or below a score that is no integer."""
     large, nested = (
@@ -262,24 +200,6 @@ def test_large_integers() -> None:
             [row["t"] for row in read(out)],
             [[{"reward": large}], [{"reward": 0.7}]],
         )
-
-
-def test_required() -> None:
-    """A column that must not be null may be null if it was changed, and only then."""
-    schema = pa.schema(
-        [
-            pa.field("reward", pa.float64(), nullable=False),
-            pa.field("s", pa.string(), False),
-        ]
-    )
-    file = packed(
-        pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema)
-    )
-    out = rewritten(
-        file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5}
-    )
-    assert [field.nullable for field in pq.read_schema(out)] == [True, False]
-    assert pq.read_table(out)["reward"].to_pylist() == [None, 0.5]
 
 
 def test_rows_left_out() -> None:
@@ -345,31 +265,6 @@ def test_changed_meanwhile() -> None:
     writer = Parquet.writer(io.BytesIO(), "out.parquet", source)
     with pytest.raises(InputChanged, match="changed while it was read"):
         writer.put(2, b'{"a":1}')
-
-
-NEW: list[tuple[Any, str]] = [
-    (
-        {"a": {"b": [1]}, "c": "x"},
-        "struct<a: struct<b: list<element: int64>>, c: string>",
-    ),
-    ([{"a": 1}, {"b": 0.5}], "list<element: struct<a: int64, b: double>>"),
-    ([[{"a": 1}], []], "list<element: list<element: struct<a: int64>>>"),
-    ({"a": [], "b": None}, "struct<a: list<element: null>, b: null>"),
-    ({"a": [], "c": {}}, "string"),
-    ({"a": [1, {"b": 2}]}, "string"),
-    ({}, "string"),
-]
-"""New values, and the types of their columns."""
-
-
-def test_new_columns() -> None:
-    """New objects are structs, or JSON text if no type holds them; rows without them are null."""
-    for new, becomes in NEW:
-        out = rewritten(
-            packed(pa.table({"i": [0, 1, 2]})),
-            lambda r: r | {"x": new} if r["i"] else r,  # noqa: B023 - called here
-        )
-        assert kinds(out)["x"] == becomes
 
 
 def test_group_rows() -> None:

@@ -8,7 +8,6 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -291,42 +290,6 @@ def test_renamed(memory: dict[str, Any]) -> None:
     assert list(memory) == ["/d/x"]
     assert expanded("memory://d") == ["memory://d/x"]
     assert reading("memory://d/x").read() == b"whole"
-
-
-def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On the Hugging Face hub, too, a file is uploaded by `commit` and never without it."""
-    from huggingface_hub import HfApi, HfFileSystem
-    from huggingface_hub.hf_file_system import (
-        HfFileSystemResolvedRepositoryPath,
-    )
-
-    size = 3_000_000
-    uploaded: list[tuple[str, bytes]] = []
-
-    def upload(
-        _: HfApi, *, path_or_fileobj: str, path_in_repo: str, **_more: Any
-    ) -> None:
-        uploaded.append((path_in_repo, Path(path_or_fileobj).read_bytes()))
-
-    def resolve(_: HfFileSystem, *_args: Any, **_more: Any) -> Any:
-        return HfFileSystemResolvedRepositoryPath(
-            repo_type="dataset",
-            repo_id="a/b",
-            revision="main",
-            path_in_repo="x.jsonl",
-        )
-
-    monkeypatch.setattr(HfApi, "upload_file", upload)
-    monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with writing("hf://datasets/a/b/x.jsonl") as out:
-        out.stream.write(bytes(size))
-    assert uploaded == []
-    with writing("hf://datasets/a/b/x.jsonl") as out:
-        out.stream.write(bytes(size))
-        out.commit()
-    assert uploaded == [("x.jsonl", bytes(size))]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
