@@ -357,7 +357,10 @@ def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
         "--set",
         "failed=hard",
     )
-    assert (done.returncode, "neither INPUT nor OUTPUT" in done.stderr) == (2, True)
+    assert (done.returncode, "neither INPUT nor OUTPUT" in done.stderr) == (
+        2,
+        True,
+    )
     assert (tmp_path / "in.jsonl").read_bytes() == before + b"{\n"
 
 
