@@ -207,9 +207,9 @@ def key_variable(settings: JudgeSettings) -> str | None:
     """
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
-    names = [_provider(settings).key, *key_variables(settings.provider)]
-    stated = filter(os.environ.get, names)
-    return next(stated, names[0]) or None
+    variables = key_variables(provider_of(settings.model))
+    names = [*filter(None, [_provider(settings).key, *variables])]
+    return next(filter(os.environ.get, names), next(iter(names), None))
 
 
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
