@@ -11,12 +11,18 @@ from ruler_cli.cli.messages import option_words
 from ruler_cli.cli.safe_text import print_json, shell_word
 from ruler_cli.errors import UnknownShapeError
 from ruler_cli.files.values import words
+from ruler_cli.formats.format import holds
 from ruler_cli.formats.proposal import propose
 from ruler_cli.settings.models import RecordPaths
 from ruler_cli.settings.options import Options
 
 _PARTS = words("records messages prompt group_by reward outcome")
 """The paths of a proposal, by their option."""
+_SPEECH = "speaker|player_id|player|character|agent_name text|message|utterance|content"
+_JOINED = (
+    """jq -cs '{messages: map({role: (if .SPEAKER == "AGENT" then "assistant" else "user" end), """
+    """name: .SPEAKER, content: .TEXT})}'"""
+)
 _LEFT = {*_PARTS, "as_json"}
 """Options of the command that is proposed instead of those of this one."""
 
@@ -37,6 +43,9 @@ def refuse(
     if row is None:
         problem = f"{error.problem}, but no field is clearly an answer"
         error = error.with_parts(problem=problem)
+        if holds(error.values[0], _SPEECH):
+            remedy = f"{error.remedy}; lines that are the speeches of one rollout become it by {_JOINED}"
+            error = error.with_parts(remedy=remedy)
     elif check:
         facts = _facts(row, command)
         error = error.with_parts(remedy="see the proposal")

@@ -42,7 +42,7 @@ from ruler_cli.types import Rollout
 
 _PATHS = (
     "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages "
-    "checkpoint.channel_values.messages"
+    "checkpoint.channel_values.messages user_input"
 )
 """Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
 
@@ -95,6 +95,18 @@ class LLM(Session):
     """A conversation in the logs of llm."""
 
     kind = KINDS["llm"]
+
+
+class AgentScope(Session):
+    """The state of an agent of AgentScope."""
+
+    kind = KINDS["agentscope"]
+
+
+class Cline(Session):
+    """Output of Cline's command, which has no task."""
+
+    kind = KINDS["cline"]
 
 
 class Camel(Session):

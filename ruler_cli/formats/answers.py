@@ -5,8 +5,7 @@ stepwise supervision); a list of prompts is a columnar line; `choices` that are 
 question; Harbor's export has `conversations` too, and `task`; a preference pair has them, and `chosen`.
 `answer` is mostly the reference answer of a data set: it is an agent's only beside a `question` and what was
 retrieved for it, if no other field may be an answer. A data set's own `output` may stand beside a model's answer,
-whose names therefore come first. A filter of lm-eval repeats the answers: equal ones are one rollout, scored on
-each line.
+whose names therefore come first.
 
 Answers side by side (preference pairs, arena battles) are a group of two, or of all that are numbered; the
 winner's outcome is true, the others' false, and the judge does not see it. A number is a label only if a data
@@ -51,14 +50,18 @@ from ruler_cli.formats.chat import (
     with_calls,
 )
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import (
     ANSWER_LISTS,
     ANSWERS,
     FURTHER_PROMPTS,
 )
 from ruler_cli.formats.paths import Rollouts, is_text_list
-from ruler_cli.messages.content import Messages, new_turn, text_of
+from ruler_cli.messages.content import (
+    Messages,
+    is_agent,
+    new_turn,
+    text_of,
+)
 from ruler_cli.messages.conversations import (
     all_conversations,
     chat_turns,
@@ -68,13 +71,6 @@ from ruler_cli.messages.conversations import (
     named_turns,
 )
 from ruler_cli.types import Path, Rollout
-
-
-def with_member(record: JsonObject, rollout: Rollout) -> Rollout:
-    """Name the rollout of an answer of lm-eval, by its number and text: each filter repeats it on a line."""
-    i = int(rollout.places[0][1])
-    answer = record["resps"][0][i]
-    return replace(rollout, member=hashed_key(str(i), answer))
 
 
 def _list_path(record: JsonObject) -> Path:
@@ -124,17 +120,14 @@ def read_group(record: JsonObject) -> Rollouts:
 
 def _answer_field(record: JsonObject) -> str | None:
     """Return the field with the answer to a prompt; None if there is none."""
-    names = []
-    for name in ANSWERS:
-        if name in record and is_answer(record[name]):
-            names.append(name)
-            if record[name] is not None:
-                return name
+    present = filter(record.__contains__, ANSWERS)
+    names = [name for name in present if is_answer(record[name])]
     asked = not names and prompt_field(record) == "question"
     retrieved = is_list(first_of(record, _RETRIEVED))
     if asked and retrieved and is_text(record.get("answer")):
         return "answer"
-    return first(names)
+    stated = [name for name in names if record[name] is not None]
+    return first([*stated, *names])
 
 
 def is_pair(record: JsonObject) -> bool:
@@ -142,6 +135,11 @@ def is_pair(record: JsonObject) -> bool:
     if prompt_field(record) is None or _answer_field(record) is None:
         return False
     return not answers_path(record)
+
+
+def is_finished(record: JsonObject) -> bool:
+    """Return whether an input without an answer is a conversation that ends with the agent's turn."""
+    return not is_pair(record) and is_agent(record["input"][-1])
 
 
 _RETRIEVED = words(
@@ -169,11 +167,11 @@ def read_pair(
     label = record.get("label")
     outcome = label if isinstance(label, bool) else None
     tools = tools_of(record)
-    if not retrieved:
-        return make_rollout(prompt, answer, tools=tools, outcome=outcome)
-    answer = [new_turn("context", retrieved), *answer]
     rollout = make_rollout(prompt, answer, tools=tools, outcome=outcome)
-    return replace(rollout, prompt_length=len(prompt))
+    if not retrieved:
+        return rollout
+    turns = [*prompt, new_turn("context", retrieved), *answer]
+    return replace(rollout, messages=turns, prompt_length=len(prompt))
 
 
 def refine_pair(
@@ -275,6 +273,7 @@ def read_preference(record: JsonObject) -> Rollouts:
     as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
+    judged = record.get("turn")
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
@@ -286,7 +285,6 @@ def read_preference(record: JsonObject) -> Rollouts:
             answer = answer_turns(sides[i], name, as_json=as_json)
         if _is_whole(answer):
             shown = []
-            judged = record.get("turn")
             asked = [turn for turn in answer if turn.get("role") == "user"]
             if type(judged) is int and len(asked) > judged:
                 # it goes on after the turn that was judged (MT-bench)
@@ -322,10 +320,11 @@ def _names(record: JsonObject) -> Names:
 
 def _prompt(record: JsonObject) -> Messages:
     """The prompt of all answers, under any of its names, or a conversation that they end."""
-    for name in (prompt_field(record), *_WHOLE):
-        if name and record.get(name):
-            return task_turns(record, name)
-    return prompt_at(record, FURTHER_PROMPTS)
+    names = (prompt_field(record) or "", *_WHOLE)
+    name = first(filter(record.get, names))
+    return (
+        task_turns(record, name) if name else prompt_at(record, FURTHER_PROMPTS)
+    )
 
 
 def _is_whole(answer: Any) -> bool:

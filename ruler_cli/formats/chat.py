@@ -39,7 +39,6 @@ from ruler_cli.messages.content import (
     Messages,
     calls_of,
     first_agent_turn,
-    has_content,
     is_agent,
     new_turn,
     text_of,
@@ -60,7 +59,9 @@ from ruler_cli.messages.names import (
     CALL_KEYS,
     CONTENTS,
     USER_ROLES,
+    kind_of,
 )
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Path, Rollout, printable
 
 
@@ -90,9 +91,11 @@ def task_messages(rollout: Rollout) -> Messages:
         return before
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    if all(turn.get("role") in USER_ROLES for turn in task):
-        return [*before, *task]
-    return before
+    for turn in task:
+        parts = objects(turn.get("content"))
+        if turn.get("role") not in USER_ROLES or "tool" in map(kind_of, parts):
+            return before
+    return [*before, *task]
 
 
 _AGREES = re.compile(
@@ -118,11 +121,11 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
+_TEXTS = words("text content completion response generated_text final_text")
+"""Texts of an answer that is an object, the best first."""
 _ANSWER_KEYS = frozenset(
-    words(
-        "role text message choices candidates generated_text completion response final_text"
-    )
-).union(CONTENTS)
+    (*_TEXTS, *CONTENTS, *words("role message choices candidates"))
+)
 
 
 def answer_turns(
@@ -142,10 +145,9 @@ def answer_turns(
     if as_json and json_messages(value):
         return chat_turns(value, where)
     turns = find_answer(value, where)
-    if turns is None:
-        messages = [value] if is_object(value) else value
-        return check_messages(messages, where)
-    return turns
+    return turns or check_messages(
+        [value] if is_object(value) else value, where
+    )
 
 
 def find_answer(value: Any, where: str) -> Messages | None:
@@ -156,8 +158,10 @@ def find_answer(value: Any, where: str) -> Messages | None:
     if is_text(value):
         return [new_turn("assistant", value)]
     listed = [value] if is_object(value) else items(value)
-    if turns := named_turns(listed):
+    if turns := named_turns(listed, calls=True):
         return turns
+    if listed and all(map(_is_part, listed)):
+        return [new_turn("assistant", listed)]
     if listed and all(map(_is_turn, listed)):
         return check_messages(listed, where)
     choices = listed
@@ -167,7 +171,22 @@ def find_answer(value: Any, where: str) -> Messages | None:
         raise UnreadableError(
             f"has {len(choices)} answers in `{where}` where one conversation should end; write a rollout for each"
         )
-    return messages_of(value, "assistant")
+    turns = messages_of(value, "assistant")
+    if turns is None and is_object(value):
+        text = first(filter(is_text, map(value.get, _TEXTS)))
+        turns = None if text is None else [new_turn("assistant", text)]
+    return turns
+
+
+_TEXTS = words(
+    "text content generated_text output_text completion response message final_text"
+)
+"""Members that hold an answer, whatever stands beside them."""
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
+
+
+def _is_part(value: Any) -> bool:
+    return lookup(value, "type") in _PARTS and "role" not in value
 
 
 def _is_turn(value: Any) -> bool:
@@ -177,7 +196,7 @@ def _is_turn(value: Any) -> bool:
 def with_calls(record: JsonObject, answer: Messages) -> Messages:
     """Put the calls beside an answer before it, unless it has calls of its own."""
     calls = first_of(record, CALL_KEYS)
-    if not calls or any(map(calls_of, answer)):
+    if not isinstance(calls, list | dict | str) or any(map(calls_of, answer)):
         return answer
     return [new_turn("assistant", None, tool_calls=calls), *answer]
 
@@ -328,21 +347,25 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
         context = first(filter(str.strip, texts))
         if context and context not in value:
             value = f"{value}\n\n{context}" if value else context
+        options = items(record.get("options"))
+        if is_text_list(options) and options[0] not in value:
+            value = "\n".join([value, *options])
     history = first_of(record, ("history", "chat_history"))
     if is_text(history):
         history = json_messages(history)
-    is_spoken = is_text_list(history)
-    pairs = [*map(items, [history] if is_spoken else items(history))]
-    if not pairs or not all(pairs):
-        turns = prompt_turns(history, "history")
+    # pairs of question and answer, or texts in turn, which may end with the prompt
+    spoken: list[Any] = []
+    for pair in items(history):
+        spoken += pair if is_list(pair) else [pair]
+    turns = []
+    if spoken and all(map(is_text, filter(None, spoken))):
+        for role, text in zip(cycle(("user", "assistant")), spoken):
+            if text is not None:
+                turns.append(new_turn(role, text))
     else:
-        turns = []
-        for pair in pairs:
-            for role, text in zip(cycle(("user", "assistant")), pair):
-                if text is not None:
-                    turns.append(new_turn(role, text))
-    # texts alone may end with the prompt
-    if not is_spoken or len(turns) % 2 == 0:
+        spoken = []
+        turns = prompt_turns(history, "history")
+    if len(spoken) % 2 == 0:
         turns = [*turns, *prompt_turns(value, name)]
     return with_system(record, turns)
 

@@ -34,7 +34,13 @@ from ruler_cli.formats.chat import (
 from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.names import STEP_LISTS
 from ruler_cli.formats.paths import Rollouts
-from ruler_cli.messages.content import Messages, Turn, is_agent, new_turn
+from ruler_cli.messages.content import (
+    Messages,
+    Turn,
+    is_agent,
+    new_turn,
+    text_of,
+)
 from ruler_cli.messages.conversations import (
     chat_turns,
     check_messages,
@@ -55,8 +61,8 @@ def read_inspect(record: JsonObject) -> Rollout:
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
-    replies = [[None, None], *map(_said, filter(is_agent, messages))]
-    if whole != before and not (messages and _said(whole[-1]) in replies):
+    said = {"", *map(text_of, filter(is_agent, messages))}
+    if whole != before and not (messages and text_of(whole[-1]) in said):
         messages = whole
     if not messages:
         raise UnreadableError(
@@ -82,13 +88,15 @@ def _inspect_score(record: JsonObject) -> Any:
     return score.get("value") if is_object(score) else score
 
 
-def _said(message: JsonObject) -> list[Any]:
-    return [message.get(key) or None for key in ("content", "tool_calls")]
-
-
 def _resolved(value: Any, attached: Turn) -> Any:
-    """A value with its attachments in their places; one that is missing stays a reference."""
+    """A value with its attachments in their places, and the summaries of thoughts that are left out.
+
+    An attachment that is missing stays a reference.
+    """
     if is_object(value):
+        if value.get("type") == "reasoning" and value.get("redacted"):
+            summary = value.get("summary") or "(not shown)"
+            value = {"type": "reasoning", "reasoning": summary}
         return {key: _resolved(v, attached) for key, v in value.items()}
     if is_list(value):
         return [_resolved(v, attached) for v in value]
@@ -98,22 +106,13 @@ def _resolved(value: Any, attached: Turn) -> Any:
 
 
 def _inspect_turn(message: Turn) -> Turn:
-    """Return a message with its error as text, and the summary of a thought that is left out."""
+    """Return a message with its error as text."""
     content = message.get("content")
     error = lookup(message, "error.message")
     if is_text(error) and error not in str(content):
         before = f"{content}\n" if content else ""
         content = f"{before}error: {error}"
-    if is_list(content):
-        content = [*map(_shown_thought, content)]
     return {**message, "content": content}
-
-
-def _shown_thought(part: Any) -> Any:
-    if lookup(part, "type") == "reasoning" and part.get("redacted"):
-        summary = part.get("summary") or "(not shown)"
-        return {"type": "reasoning", "reasoning": summary}
-    return part
 
 
 def read_promptfoo(record: JsonObject) -> Rollout:

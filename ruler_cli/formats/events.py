@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -33,6 +33,7 @@ from ruler_cli.files.values import (
     Names,
     first_at,
     first_of,
+    is_list,
     lookup,
     objects,
     words,
@@ -63,8 +64,9 @@ _NOTHING = "(?!)"
 class EventKind:
     """A row of `events.toml`: a kind of events.
 
-    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
-    kinds. One event has the terms that it `needs`. With `conversations`, events may name one of many conversations.
+    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of
+    further kinds. Each pattern of `needs` is found in the keys and the type of one event. With `conversations`,
+    events may name one of many conversations.
     `steps_of` returns what its row says of events of a type, which stands at `by`; None if nothing.
     `texts` are patterns of what the harness writes in the user's place, `tried` is the version whose output was read.
     An event has its id at `id`; one that comes again is a copy, or with `replaces` a change. Its member `parent` has
@@ -78,7 +80,7 @@ class EventKind:
     most: bool = False
     conversations: bool = False
     texts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    needs: str = ""
+    needs: Sequence[str] = ()
     by: str = "type"
     tried: str = ""
     id: str = "id"
@@ -96,8 +98,11 @@ class EventKind:
     def is_made_of(self, events: Sequence[Event]) -> bool:
         """Return whether at least half of the events, and one, are of this kind."""
         fitting = [*filter(self.matches, events)]
-        has_one = any(holds(event, self.needs) for event in fitting)
-        return has_one and 2 * len(fitting) >= len(events)
+        lines = [f"{' '.join(e)} type={self.type_of(e)}" for e in fitting]
+        for pattern in self.needs:
+            if not re.search(pattern, "\n".join(lines)):
+                return False
+        return bool(fitting) and 2 * len(fitting) >= len(events)
 
 
 def _kind(row: dict[str, Any]) -> EventKind:
@@ -198,6 +203,11 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     """Return how first events are gathered; None if they are records, or of no known kind."""
     if not events:
         return None
+    asked, *others = map(_roles, events)
+    spoken = {*chain.from_iterable(others)}
+    # nobody is asked anything in later ones: they are pieces of one conversation
+    if "user" in asked and spoken and spoken <= {"assistant", "tool"}:
+        return "messages", ()
     for event in events:
         # a response in the log of llm or LiteLLM is a step of its conversation
         is_step = "response_json" in event or "call_type" in event
@@ -219,6 +229,11 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
         if not is_span(event) and not spans_in(event):
             return None
     return "spans", _TRACES
+
+
+def _roles(event: Event) -> list[str]:
+    messages = objects(event.get("messages"))
+    return [str(message.get("role")) for message in messages]
 
 
 def may_be_event(raw: bytes) -> bool:
@@ -267,6 +282,13 @@ def _list_member(raw: bytes) -> str | None:
         if events == messages and member in _UNREADABLE:
             return member
     return None
+
+
+def _pieces(raw: bytes) -> list[bytes]:
+    """Return the JSON of each message in a piece of a conversation; any other event itself."""
+    event = _event(raw) if b'"messages"' in raw else None
+    messages = lookup(event, "messages")
+    return [*map(dump, messages)] if is_list(messages) else [raw]
 
 
 class MessageLists(Container):
@@ -359,8 +381,9 @@ class AssembledRollouts(Container):
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
-        listed = b", ".join(events)
-        members[self._member] = b"[%s]" % listed
+        if self._member == "messages":
+            events = [*chain.from_iterable(map(_pieces, events))]
+        members[self._member] = b"[%s]" % b", ".join(events)
         return b"{%s}" % encode_members(members)
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump
 from ruler_cli.files.values import is_text, words
 from ruler_cli.formats.chat import task_messages
-from ruler_cli.messages.content import has_content
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Rollout
 
 PROMPT_HASH = "hash of the prompt"
@@ -25,7 +24,7 @@ ID_KEYS = "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|in
 """Fields of generic shapes that hold a group key. Not `uid` or `index`: they often differ between
 the rollouts of a group."""
 ITEM_IDS = words(
-    "item_id scenario_id case_id question_id query_id blueprint_id"
+    "item_id scenario_id case_id question_id query_id blueprint_id game_id"
 )
 """Fields that tell the items of one prompt apart, which may be a greeting, or cut at some length."""
 REPEATED_IDS = words("sample_id id uid idx index")
@@ -83,14 +82,10 @@ _NOT_IN_KEY = {"role", "name", "content", "type", "id"}
 
 
 def prompt_key(rollout: Rollout, step: Any) -> str:
-    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
+    """Return a hash of the prompt and of the training step; empty if the prompt is."""
     task = task_messages(rollout)
     if not any(map(has_content, task)):
-        raise UnreadableError(
-            "has no text before the agent's first turn, so its task is not known; name the group "
-            "key with --group-by PATH, or the task's text with --prompt PATH; lines of one task "
-            "get a key by: jq -c '.group_id = 1'"
-        )
+        return ""
     prompt = []
     for message in task:
         content = message.get("content")

@@ -14,7 +14,8 @@ WITH_CONTEXT = words("instruction query question user_input user_query")
 TASKS = (
     *PROMPTS,
     *words(
-        "task goal objective task_description task.instruction task.description originalInput original_input"
+        "task goal objective task_description task.instruction task.description originalInput original_input "
+        "initial_obs initial_observation"
     ),
 )
 """Paths of the task of a record with an agent's steps alone."""
@@ -22,8 +23,6 @@ FURTHER_PROMPTS = words(
     "input.messages question.full_text inputs context history"
 )
 """Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
-GYM_TASKS = words("problem_statement question prompt instruction problem task")
-"""Members of the metadata of NeMo-Gym's requests with the task."""
 ANSWERS = words(
     "completion response generation generated model_output prediction output actual_output actualOutput "
     "assistant_response agent_response model_answer full_output final_text"

@@ -9,16 +9,19 @@ name says nothing, is proposed if something beside it shows that an agent wrote 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import RulerError, UnreadableError, UsageError
 from ruler_cli.files.values import (
     Names,
+    first_at,
     is_list,
     is_object,
     is_text,
@@ -27,10 +30,13 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
+from ruler_cli.formats.paths import every
+from ruler_cli.formats.reader import detect
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
-from ruler_cli.settings.models import RecordPaths
+from ruler_cli.settings.models import InputSettings, RecordPaths
+from ruler_cli.types import Line
 
 _Values = Sequence[Any]
 _MOST, _DEEPEST = 100, 4
@@ -42,20 +48,34 @@ _NOTHING = ("", "[]", "{}", "null")
 _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
 """Marks of a key that no path can name."""
 _ABOUT = re.compile(
-    "(ids?|idx|index|key|name|type|model|class|count|tokens|hash|sha|md5|path|url|version|date|time|status|reason|score"
-    '|func|template|[a-z]2[a-z]+)"?$',
+    r"(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
+    r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"
+    '"?$',
     re.IGNORECASE,
 )
 """Ends of paths whose value is about the record, and neither a task nor an answer."""
-_ID = re.compile(
-    r"(task|question|query|problem|case|scenario|item|instance|example|sample|prompt|doc|issue)s?_?id$"
-    r"|(^|\.)(qid|id|idx|index|key)$",
-    re.IGNORECASE,
+_IDS = [
+    *map(
+        re.compile,
+        (
+            r"(?i)^[^[]*(task|question|query|problem|case|scenario|item|instance|example|sample|prompt|doc|issue|puzzle)"
+            r"s?_?idx?$|^(qid|key)$|^[^[]*\.(qid|id|idx|index|key)$",
+            "(?i)^(?!.*(run|rollout|trajectory|trace|span|session|conversation|thread|call|message|turn|step|attempt"
+            "|response|completion|generation|request|model|agent|user|customer|client|worker|config|experiment|batch"
+            "|template|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider"
+            "|account|author|grader|judge|tool|player|speaker|participant|event|log|entry|record|row|file|commit"
+            "|transaction|order|device|team|channel|room|page|image|video|node|edge|parent|job|process|host|server"
+            "|app|product|company|article)s?_?idx?$)"
+            "[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
+            r"(?i)^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
+            "^(id|idx|index)$",
+        ),
+    )
+]
+"""Paths of what the answers to one task share: its id, an id that may be its, its name, and the number of a row."""
+_FLAGS = re.compile(
+    r"""[][,'" ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][,'" ]*)+""", re.IGNORECASE
 )
-"""Paths of an id that the answers to one task share."""
-_ROWS = ("id", "idx", "index")
-"""Ids of rows, which may be those of anything."""
-_FLAGS = re.compile(r"[][, ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][, ]*)+")
 """Values of outcomes, true or false, or from 0 to 1."""
 _ANSWERS = words("""
 raw final response output completion generation prediction predicted reply rollout trajectory submission attempt
@@ -67,17 +87,19 @@ _EITHER = frozenset(words("answer solution"))
 _ASKERS = words("user customer client")
 _TASKS = words("""
 question ques q ask prompt instruction task query problem issue goal request user customer client asked input objective
-intent utterance scenario situation statement description
+intent utterance scenario situation statement description claim ticket
 """)
 _REWARDS = words("reward score rating grade")
-_OUTCOMES = words("correct success passed resolved solved correctness")
+_OUTCOMES = words(
+    "correct success successful passed resolved solved correctness verified won"
+)
 _REFERENCES = words(
     "reference ref gold golden gt true truth expected target ideal canonical"
 )
 _GOLD = (
     *_REFERENCES,
     *words(
-        "correct incorrect wrong best oracle human label standard official expert chosen rejected"
+        "correct incorrect wrong best oracle human label standard official expert chosen rejected key"
     ),
 )
 _SAID = frozenset((*_ANSWERS, *_GOLD))
@@ -91,12 +113,17 @@ _NEITHER = (
 judge judgement judgment grader grading evaluator evaluation critique verdict feedback rubric config metrics tool
 critic reviewer error traceback system reasoning explanation usage scores rewards
 context passage document retrieved knowledge evidence chunk source hint rationale note comment title tag topic
-metadata reflection variant classification parameter property schema
+metadata reflection variant classification parameter property schema criteria criterion correctness accuracy
+faithfulness relevance relevancy obs observation initial
 """),
 )
 """Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
+_REASONING = re.compile(
+    r"(^|\.)((model|llm|agent|raw|full|generated)_)?(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
+)
+"""Paths of texts that may end with the answer that is parsed from them."""
 _SPOKEN = ("turns", "texts", "text")
 
 
@@ -138,6 +165,19 @@ class _Column:
         return 2 * wordy > len(self.values)
 
     @cached_property
+    def is_flag(self) -> bool:
+        """Return whether all values are true or false, or from 0 to 1."""
+        return _FLAGS.fullmatch(str(self.values)) is not None
+
+    def holds(self, other: _Column, last: int = 0) -> bool:
+        """Return whether most texts have those of another column in their `last` characters, or anywhere, and more."""
+        ends = [str(value)[-last:] for value in self.values]
+        inside = [str(value).removesuffix(".0") for value in other.values]
+        return (
+            2 * sum(map(contains, ends, inside)) > len(ends) and ends != inside
+        )
+
+    @cached_property
     def part(self) -> str:
         """The part of a record that its name says: answer, gold, either, task, or another text; empty for no part."""
         stages = self.kind == "texts" and self.says(_STEPS)
@@ -169,10 +209,31 @@ def propose(values: _Values) -> RecordPaths | None:
     None: no field is clearly an answer.
     """
     for path, records in _records(values):
-        row = _row(path, _columns(records[:_MOST]))
-        if row is not None:
-            return row
+        first = objects([*records[:_MOST]])
+        columns = _columns(first)
+        row = _row(path, columns)
+        # figures may make records unreadable
+        rows = [row, replace(row, reward="reward", outcome="")] if row else []
+        for tried in rows:
+            if _reads(tried, first):
+                return tried
+        if len(values) > 1 and any(column.part == "task" for column in columns):
+            # the items in a record with a task are parts of it
+            break
     return None
+
+
+def _reads(row: RecordPaths, records: _Values) -> bool:
+    """Return whether a row reads a rollout of one of the records."""
+    lines = [(Line(0, 0, b""), record) for record in records]
+    with suppress(RulerError):
+        reader = detect("", lines, InputSettings(format=row))
+        for line, value in lines:
+            with suppress(UnreadableError):
+                for record in reader.read_parsed(value, line):
+                    if None in [part.error for part in record.rollouts]:
+                        return True
+    return False
 
 
 def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
@@ -183,55 +244,59 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
     fields: dict[str, bool] = {}
     for column in _columns(values):
         path = column.whole
-        likely = column.part in ("gold", "either") and "[]" not in path
-        if not likely or not column.says((*_REFERENCES, *_EITHER)):
+        likely = column.part in ("gold", "either") and not column.is_flag
+        named = column.says((*_REFERENCES, *_EITHER)) and "[]" not in path
+        if not likely or not named:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            fields[path] = column.part == "either"
-    # an `answer` may be anybody's
+            # an `answer` may be anybody's
+            unsure = column.part == "either"
+            fields[path] = unsure or column.kind not in _SPOKEN
     return sorted(fields, key=fields.__getitem__)
 
 
 def refuse_tasks(name: str, values: _Values, path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
-    lists = [items(lookup(value, path)) for value in values]
-    row = propose([*chain(*lists)])
-    if row is None or row.records:
+    holder, _, _ = path.partition("[]")
+    lists = [items(lookup(value, holder)) for value in values]
+    row = _row("", _columns([*chain(*lists)][:_MOST]))
+    if row is None:
         return
-    for task, rollouts in product(row.prompt, lists):
+    option = "--prompt" if row.prompt else "--group-by"
+    for task, rollouts in product(row.prompt or row.group_by, lists):
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
-        if len(tasks) > 1:
+        if len(tasks) > 1 and not words_of(task).isdisjoint(_TASKS):
             raise UsageError(
                 "is a list whose items are of several tasks, and no group",
-                f"use --set records={path}[], --messages {row.messages[0]} and --prompt {task}",
+                f"use --set records={holder}[], --messages {row.messages[0]} and {option} {task}",
                 place=f"{name}: --messages {path}",
             )
 
 
 def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
     """Yield what may be the records of a file, with the path that leads there; nearest first."""
-    if len(values) != 1:
-        yield "", values
-        return
-    queue = [("", values[0])]
-    for path, value in queue:
-        if value and objects(value) == value:
-            yield f"{path}[]", value
-        if not is_object(value):
-            continue
-        members = [*value.values()]
-        are_objects = len(members) > 1 and objects(members) == members
-        if are_objects and set.intersection(*map(set, members)):
-            # by their ids, because they have a key in common
-            yield (
-                f"{path}{{}}",
-                [{"key": key, "value": value[key]} for key in value],
-            )
-        elif not path:
-            yield "", values
-        for key in islice(value, _MOST):
-            queue.append((_below(path, key), value[key]))
+    queue = [("", [*values])]
+    for path, column in queue:
+        inside = [*chain(*map(items, column))]
+        if inside and objects(inside) == inside:
+            yield f"{path}[]", inside
+        holders = objects(column)
+        for holder in holders[:1]:
+            members = [*holder.values()]
+            by_id = len(column) == 1 and objects(members) == members
+            if len(members) == 1 and by_id:
+                # one alone says its id
+                by_id = next(iter(holder)) in members[0].values()
+            if by_id and members and set.intersection(*map(set, members)):
+                # because they have a key in common
+                entries = every(holder, "{}")
+                yield f"{path}{{}}", [entry for _, entry in entries]
+            elif not path:
+                yield "", values
+            for key in islice(holder, _MOST):
+                below = [value.get(key) for value in holders]
+                queue.append((_below(path, key), below))
         del queue[_MOST:]
 
 
@@ -247,8 +312,14 @@ def _columns(records: _Values) -> _Columns:
         for path, kind, value in islice(_fields(record), _FIELDS):
             column = columns.setdefault((path, kind), _Column(path, kind))
             column.values.append(value)
-    half = len(records) / 2
-    usual = [part for part in columns.values() if len(part.values) >= half]
+    usual = []
+    for column in columns.values():
+        empty = [lookup(record, column.path) for record in records].count([])
+        if 2 * (len(column.values) + empty) >= len(records):
+            usual.append(column)
+        if column.kind == "text" and column.is_flag:
+            # as a table has them
+            column.kind = "number"
     # those that are not deep come first
     return sorted(usual, key=lambda column: column.path.count("."))
 
@@ -262,6 +333,9 @@ def _fields(
     which goes on with the one before, the last is the rollout.
     """
     kind = _kind(value)
+    if not words_of(path).isdisjoint(_ANSWERS) and _turns(value, calls=True):
+        # calls without results may be gold, but by their name
+        kind = "turns"
     if kind and path:
         yield path, kind, value
     elif value and objects(value) == value:
@@ -272,8 +346,8 @@ def _fields(
             if kind not in ("", "turns") and not _NOT_PLAIN.search(key):
                 yield _below(f"{path}[]", key), kind, column
     elif len(items(value)) > 1 and all(map(is_list, value)):
-        first, *_, last = value
-        if first == last[: len(first)]:
+        begin, *_, last = value
+        if begin == last[: len(begin)]:
             yield from _fields(last, f"{path}.-1", depth + 1)
     elif is_object(value) and depth < _DEEPEST:
         for key, member in islice(value.items(), _MOST):
@@ -295,13 +369,13 @@ def _kind(value: Any) -> str:
     return "numbers" if kinds and kinds <= {int, bool, float} else ""
 
 
-def _turns(value: Any) -> Messages:
+def _turns(value: Any, *, calls: bool = False) -> Messages:
     """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
     if is_text(value):
         value = json_messages(value)
-    turns = named_turns(items(value)) or items(value)
+    turns = named_turns(items(value), calls=calls) or items(value)
     # a list of questions with their answers is no conversation
-    rows = lookup(value, "0.question") is not None
+    rows = first_at(value, "0.question", "0.expectedOutput") is not None
     if rows or not all(map(is_object, turns)):
         return []
     roles = []
@@ -315,11 +389,17 @@ def _turns(value: Any) -> Messages:
 def _row(path: str, columns: _Columns) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
     asked = [column for column in columns if column.part == "task"]
-    task = _best_path(asked, "text", _TASKS)
+    # a prompt may hold the question
+    wide = [column for column in asked if any(map(column.holds, asked))]
+    task = _best_path(wide or asked, "text", _TASKS)
     key = "" if task else _key(columns)
-    written = _written(columns, task)
+    written = _written(columns)
     if not task:
         written = [column for column in written if _is_alone(column, key)]
+    for answer, column in product(written, columns):
+        # what a short answer is parsed from
+        if _REASONING.search(column.path) and column.holds(answer, 100):
+            written = [column]
     if not written:
         return None
     best, *others = sorted(written, key=_rank)
@@ -334,86 +414,89 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    turns = [*map(_turns, best.values)]
-    asked_first = any(map(first_agent_turn, turns))
-    row = RecordPaths(
+    prompt = [task]
+    for column in columns:
+        if column.kind == "texts" and column.path.endswith("options"):
+            prompt.append(column.path)
+    asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
+    figures = "numbers" if best.kind == "texts" else "number"
+    if len(messages) > 1:
+        # those beside one are not the others'
+        figures = ""
+    flags = [column for column in columns if column.is_flag]
+    return RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=(task,) if task and not asked_first else (),
-        group_by=(key,) if key and not any(turns) else (),
-    )
-    if len(messages) > 1:
-        return row
-    figures = "numbers" if best.kind == "texts" else "number"
-    flags = []
-    for column in columns:
-        if _FLAGS.fullmatch(str(column.values)):
-            flags.append(column)
-    return replace(
-        row,
-        reward=_best_path(columns, figures, _REWARDS) or row.reward,
+        prompt=tuple(prompt) if task and not asked_first else (),
+        group_by=(key,) if key and not asked_first else (),
+        reward=_best_path(columns, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
     )
 
 
 def _key(columns: _Columns) -> str:
-    """Return the path of the id of the task; empty if there is none."""
-    for column in columns:
-        if _ID.search(column.path) and len({*map(str, column.values)}) > 1:
+    """Return the path of the id of the task, or of its short name; empty if there is none."""
+    for pattern, column in product(_IDS, columns):
+        several = len({*map(str, column.values)}) > 1
+        if pattern.search(column.path) and (several or len(column.values) == 1):
             return column.path
     return ""
 
 
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
-    if column.kind == "turns":
-        return True
-    if not key or "[]" in column.path:
-        return False
-    # the number of a row may be that of anything
-    return key not in _ROWS or column.part == "answer" or column.kind == "texts"
+    # any other id, or the number of a row, may be that of anything
+    of_task = _IDS[0].search(key) is not None
+    is_named = column.part == "answer" or column.kind == "texts" or of_task
+    alone = key and is_named and "[]" not in column.path
+    return column.kind == "turns" or bool(alone)
 
 
-def _written(columns: _Columns, task: str) -> _Columns:
+def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
+    parts = defaultdict[str, _Columns](list)
     named = set[str]()
+    kinds = set()
+    graded = stages = False
     for column in columns:
+        parts[column.part].append(column)
         named |= column.words
-    answers, either, gold, tasks, others = [
-        [column for column in columns if column.part == part]
-        for part in ("answer", "either", "gold", "task", "text")
-    ]
-    if any(column.kind == "texts" for column in tasks):
+        kinds.add((column.part, column.kind))
+        graded |= column.is_flag and column.says(_OUTCOMES)
+        stages |= "[]" in column.path and column.says(_STEPS)
+    answers = parts["answer"]
+    if ("task", "texts") in kinds:
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
         return answers
-    graded = not named.isdisjoint(("context", *_OUTCOMES))
-    if gold or (either and graded):
+    either = parts["either"]
+    graded |= "context" in named
+    if either and (parts["gold"] or graded):
         return either
-    return _only(either + others, columns)
-
-
-def _only(columns: _Columns, beside: _Columns) -> _Columns:
-    """Return the only field with texts, or the list of objects that holds all such fields."""
-    texts = [column for column in columns if column.prose]
+    texts = [column for column in either + parts["text"] if column.prose]
     heads = {column.path.partition("[]")[0] for column in texts}
-    if len(heads) != 1:
+    if stages or len(heads) != 1 or (parts["gold"] and not graded):
         return []
-    text = texts[0]
-    if len(texts) > 1:
-        return [replace(text, path=heads.pop())] if len(text.values) > 1 else []
+    text, *more = texts
+    if more:
+        # a list of objects that holds all texts
+        return [replace(text, path=heads.pop())]
     # a list of texts may be anything, unless there is a figure for each
-    figures = "numbers" in [column.kind for column in beside]
+    figures = any(column.kind == "numbers" for column in columns)
     return texts if figures or text.kind == "text" else []
 
 
 def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
+        paths = []
         for column in columns:
             if column.kind == kind and name in column.words:
-                return column.path
+                paths.append(column.path)
+        if paths:
+            # the shortest is that of the whole
+            return min(paths, key=len)
     return ""
 
 

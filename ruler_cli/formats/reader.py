@@ -294,13 +294,9 @@ class Reader:
                     where = f"`{self.key}` for rollout {i}"
                     raise UnreadableError(f"has no group key at {where}")
             elif key is None:
-                try:
-                    key = prompt_key(rollout, value.get("step"))
-                except UnreadableError as error:
-                    # without a prompt it is a group of its own
-                    key = f"rollout {i}"
-                    reason = rollout.error or error.reason
-                    rollout = replace(rollout, error=reason)  # noqa: PLW2901
+                # without a prompt it is a group of its own
+                asked = prompt_key(rollout, value.get("step"))
+                key = asked or f"rollout {i}"
             name = f"{line.where}: {key_text(key)}"
             groups.setdefault(name, []).append(rollout)
         if not groups:
@@ -347,11 +343,11 @@ class Reader:
         if not (self.by_prompt or rule.of_item):
             raise UnreadableError(f"has no group key at `{self.key}`")
         step = first_at(value, "step", "gen_step")
-        if key is None:
-            return prompt_key(rollouts[0], step)
-        with suppress(UnreadableError):
-            return f"{key_text(key)} {prompt_key(rollouts[0], step)}"
-        return key_text(key)  # without a prompt
+        names = [prompt_key(rollouts[0], step)]
+        if key is not None:
+            names.insert(0, key_text(key))
+        # without a prompt it is its item's, or a group of its own
+        return " ".join(filter(None, names)) or line.where
 
     def previous_annotation(
         self, values: RolloutPaths
@@ -607,7 +603,7 @@ def _unknown_shape(
         if mark in text:
             return UsageError(
                 f"{line.where} is of {framework}, which this version does not read",
-                "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)",
+                "name its parts with --messages PATH and --prompt PATH; of a tracer export OpenTelemetry spans",
                 place=name,
             )
     unknown = UnknownShapeError(

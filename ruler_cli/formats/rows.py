@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -50,6 +51,7 @@ from ruler_cli.formats.paths import (
     present,
     wrong_size,
 )
+from ruler_cli.messages.content import new_turn
 from ruler_cli.messages.conversations import (
     all_conversations,
     chat_turns,
@@ -191,9 +193,17 @@ def _answer(
         name = prompt_field(unkeyed)
         if name and name != path:
             prompt = task_turns(record, name)
+    template = _TEMPLATE.match(value) if is_text(value) else None
+    if template and not prompt:
+        prompt = [new_turn("user", template[1].strip())]
+        answer = [new_turn("assistant", value[template.end() :].strip())]
     if form.shape == "trajectory":
         answer = with_calls(_holder(record, path), answer)
     return make_rollout(prompt, answer)
+
+
+_TEMPLATE = re.compile(r"\s*(?:<s>)?\s*\[INST\](.*?)\[/INST\]", re.DOTALL)
+"""The prompt in a text that a chat template made."""
 
 
 def _is_structured(value: Any) -> bool:
@@ -201,7 +211,7 @@ def _is_structured(value: Any) -> bool:
     listed = [value] if is_object(value) else items(value)
     if objects(listed) != listed or any(map(is_answer, listed)):
         return False
-    return bool(listed) and named_turns(listed) is None
+    return bool(listed) and named_turns(listed, calls=True) is None
 
 
 def _conversation(

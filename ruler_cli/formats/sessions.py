@@ -40,13 +40,13 @@ from ruler_cli.messages.content import (
     Messages,
     Turn,
     first_agent_turn,
-    has_content,
     leaves,
     new_turn,
 )
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.messages.names import CONTENTS
 from ruler_cli.messages.parts import normalize_call, normalize_part
+from ruler_cli.messages.read import has_content
 from ruler_cli.types import Rollout, printable, shorten
 
 _SAMPLE = 20
@@ -116,10 +116,6 @@ class Session:
         begin = first_agent_turn(turns)
         # notes of the harness before it are no part of the task
         task = [turn for turn in turns[:begin] if turn["role"] != "system"]
-        if all(turn["role"] != "user" for turn in task):
-            raise UnreadableError(
-                "holds no task: what the user asked is not in it; give the session's own file"
-            )
         session.refuse_unknown()
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
@@ -227,6 +223,8 @@ class Session:
             if values.count(None) == len(values):
                 continue
             role = word.removesuffix("?")
+            if word == "assistant?" and values[0] == self.last.get("content"):
+                continue
             if role in _REPEATED:
                 key = f"{role} {values[0]}"
                 if word != role and key in self.shown:
@@ -461,7 +459,7 @@ def _returned(content: Any) -> Any:
     return plain(parts) if is_list(content) else content
 
 
-_LISTS = words("events messages steps history")
+_LISTS = words("events messages steps history context")
 
 
 def events_of(record: JsonObject) -> list[Any]:
@@ -542,3 +540,15 @@ class Claude(Session):
             # a command to the harness, e.g. /model, which no agent answers
             self.last["role"] = "system"
         super().read_event(event, "note" if is_note else kind)
+
+
+class Kimi(Session):
+    """A session of Kimi Code."""
+
+    kind = KINDS["kimi-code"]
+
+
+class Logged(Session):
+    """The events of any program."""
+
+    kind = KINDS["events"]

@@ -141,11 +141,6 @@ def _correct(metrics: Any) -> Any:
     return first_at(metrics, "correct", *names)
 
 
-def with_metric(record: JsonObject, rollout: Rollout) -> Rollout:
-    """Add the outcome of a result of verifiers, which is one of its metrics."""
-    return replace(rollout, outcome=_correct(record.get("metrics")))
-
-
 def read_trace(trace: JsonObject) -> Rollout:
     """Read a bare trace: the messages from a root to each leaf are a part, in the order in which they begin."""
     nodes = items(trace.get("nodes"))

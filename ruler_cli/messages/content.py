@@ -14,7 +14,6 @@ from ruler_cli.files.values import (
     items,
     json_value,
     lookup,
-    objects,
 )
 from ruler_cli.messages.names import (
     ABOUT_TURN,
@@ -24,8 +23,6 @@ from ruler_cli.messages.names import (
     NOT_SHOWN,
     OTHERS,
     SINGLE_CALLS,
-    TEXT_KINDS,
-    THOUGHT_KEYS,
     TRANSCRIPT,
     kind_of,
     words_of,
@@ -63,22 +60,6 @@ def is_agent(message: JsonObject) -> bool:
     kind = kind_of(message)
     by_other = kind == "tool" or (role is None and kind in OTHERS)
     return role == TRANSCRIPT or (role in AGENT_ROLES and not by_other)
-
-
-def has_content(message: JsonObject) -> bool:
-    """Return whether a message holds anything to show a judge: text, a call, a thought, a refusal."""
-    content = message.get("content")
-    if has_text(content):
-        return True
-    # a call without arguments, a picture; a Responses item that is not text
-    parts = (
-        objects(content) if "role" in message else [message, *objects(content)]
-    )
-    if any(part.get("type") not in TEXT_KINDS for part in parts):
-        return True
-    if message.get("refusal") or calls_of(message):
-        return True
-    return has_text([*map(message.get, THOUGHT_KEYS), other_text(message)])
 
 
 _SINGLE = frozenset(SINGLE_CALLS)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from functools import lru_cache
+from itertools import chain, groupby, repeat
 from operator import contains
 from os.path import commonprefix
 from typing import Any
@@ -34,9 +35,7 @@ from ruler_cli.files.values import (
 from ruler_cli.messages.content import (
     Messages,
     Turn,
-    has_content,
     new_turn,
-    other_text,
     text_of,
 )
 from ruler_cli.messages.names import (
@@ -51,9 +50,11 @@ from ruler_cli.messages.names import (
     kind_of,
 )
 from ruler_cli.messages.parts import (
+    NAMES,
     normalize_part,
     typed_turn,
 )
+from ruler_cli.messages.read import has_content
 
 
 def check_messages(value: Any, where: str) -> Messages:
@@ -114,27 +115,20 @@ _SPEAKERS_IN = words(
 _PARTS = words("parts items")
 _SAID_IN = words("value text content utterance message response says said")
 """Fields of a turn with its speaker, and with its text."""
-_STEP_KEYS = (
-    words("thought thoughts reasoning think"),
-    words("action actions act tool tool_name api_name command"),
-    words(
-        "action_input tool_input tool_args args arguments input params parameters param_dict"
-    ),
-    words(
-        "final_answer answer response content text message model_output action_output"
-    ),
-    words("observation observations obs result output tool_output tool_result"),
-)
-"""Fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
+_STEP_PARTS = {
+    "speaker": "role|from|speaker|sender|author|source|message_type|raw_item",
+    "calls": "|".join(CALL_KEYS + SINGLE_CALLS),
+    "thought": "thoughts?|think(ing)?|reasoning(_text|_summary)?",
+    "action": "actions?|act|action_taken|tool|tool_name|api_name|function|command",
+    "arguments": "((action|tool)_)?(input|args|arguments|params|parameters)|param_dict",
+    "answer": "(final_)?answer|((answer|response)_)?text|response|content|message"
+    "|((raw_)?(model|llm|agent)|action)_(raw_)?(output|response|answer)",
+    "seen": "(next_)?(obs|observations?)|((tool|action)_)?(result|output|response)"
+    "|(browser|page|env|environment)_state",
+}
+"""Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
+_SAID = words("thought action arguments answer")
 _STEP_COPIES = words("model_input_messages model_output_message")
-_ACTS = frozenset((*_STEP_KEYS[1], *CALL_KEYS, *SINGLE_CALLS))
-_APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
-"""Fields of steps, of which each list of steps has one of both kinds."""
-_TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
-"""Fields with the name of a tool."""
-_SPEAKER_KEYS = frozenset(
-    words("role from speaker sender author source message_type raw_item")
-)
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (
     re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
@@ -175,8 +169,11 @@ def _is_message(value: Any) -> bool:
     return str(speaker).lower() in ROLES
 
 
-def named_turns(value: list[Any]) -> Messages | None:
-    """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
+def named_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
+    """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none.
+
+    With `calls` also calls alone, which may be those that an agent should make.
+    """
     first_turn = first(value)
     if not is_object(first_turn):
         return None
@@ -196,7 +193,7 @@ def named_turns(value: list[Any]) -> Messages | None:
         kind_of(turn) or str(turn.get(by)).lower() in ROLES for turn in value
     )
     if by is None or text_key is None or (by in KIND_KEYS and not known_types):
-        return _paired_turns(value) or step_turns(value)
+        return step_turns(value, calls=calls)
     if not all(map(is_text, speakers)):
         return None
     return [_named_turn(turn, by, text_key) for turn in value]
@@ -228,73 +225,93 @@ def _named_turn(
     text_key: str,
 ) -> Turn:
     speaker = turn.get(by)
-    name = None
     kind = kind_of(turn) if by in KIND_KEYS else ""
     if kind in TYPED:
         return turn
-    role = ROLES.get(str(speaker).lower(), kind or speaker)
-    if by == "agent" and speaker:
-        name = speaker
-        role = ROLES.get(str(speaker).lower(), "assistant")
-    made = new_turn(role, turn.get(text_key), name=name)
+    is_name = by == "agent" and bool(speaker)
+    unknown = "assistant" if is_name else kind or speaker
+    role = ROLES.get(str(speaker).lower(), unknown)
+    made = new_turn(role, turn.get(text_key), name=is_name and speaker)
     for key, value in turn.items():
         if key not in (by, text_key):
             made[key] = value
     return made
 
 
-def _paired_turns(value: list[Turn]) -> Messages | None:
-    """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
-    turns = []
-    for pair in value:
-        if other_text(pair).keys() - ROLES:
-            return None
-        for name, text in pair.items():
-            if name in ROLES:
-                turns.append(new_turn(ROLES[name], text))
-    texts = [turn["content"] for turn in turns]
-    return turns if _is_exchange(turns) and all(map(is_text, texts)) else None
-
-
-def step_turns(value: list[Any]) -> Messages | None:
+def step_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
-    steps = objects(value)
+    steps = [*map(_opened, objects(value))]
     keys = {key for step in steps for key in step}
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
-    if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
+    parts = {*map(_part_of, keys)}
+    told = parts & {"thought", "seen"} or (calls and "arguments" in parts)
+    if "speaker" in parts or not (told and parts & {"action", "calls"}):
         return None
-    return [*chain.from_iterable(map(_turns_of_step, steps))]
+    turns: Messages = []
+    for turn in chain.from_iterable(map(_turns_of_step, steps)):
+        # what was seen may stand again before the next action
+        if turn["role"] != "tool" or turn not in turns[-1:]:
+            turns.append(turn)
+    return turns
+
+
+@lru_cache(4096)
+def _part_of(key: str) -> str:
+    """Return which part of a step a field is, by its name; empty for any other field."""
+    for part, pattern in _STEP_PARTS.items():
+        if re.fullmatch(pattern, key):
+            return part
+    return ""
+
+
+def _opened(step: JsonObject) -> Turn:
+    """Return a step with the members of the agent's output in place of it, if that is an object of parts.
+
+    What it says that it saw is the agent's own text.
+    """
+    opened: Turn = {}
+    for key, value in step.items():
+        is_output = is_object(value) and _part_of(key) == "answer"
+        parts = {*map(_part_of, value)} if is_output else set[str]()
+        acts = parts & {"thought", "action"}
+        if acts and not parts & {"seen", "speaker"}:
+            opened = {**opened, **value, **opened}
+        else:
+            opened[key] = value
+    return opened
 
 
 def _turns_of_step(step: JsonObject) -> Messages:
-    """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
-    keys = []
-    for names in _STEP_KEYS:
-        stated = [name for name in names if step.get(name) is not None]
-        keys.append(first(stated) or "")
-    if is_text(step.get("task")) and not any(keys):
+    """Return the agent's turn of a step, and what it saw before and behind it."""
+    turn = dict(step)
+    names: dict[str, str] = {}
+    turns: Messages = []
+    at = 0
+    for key, value in step.items():
+        part = _part_of(key)
+        if part == "seen" and value is not None:
+            turns.append(new_turn("tool", turn.pop(key)))
+            at += not names
+        elif part and value is not None:
+            names.setdefault(part, key)
+    if is_text(step.get("task")) and not (names or turns):
         return [new_turn("user", step["task"])]
-    thought, action, arguments, answer, seen = map(step.get, keys)
+    keys = [names.get(part, "") for part in _SAID]
+    thought, action, arguments, answer = map(step.get, keys)
     if is_text(thought) and is_text(answer) and thought.strip() in answer:
         thought = None  # the model's whole response says it (SWE-agent)
     calls = []
     for done in action if is_list(action) else [action]:
         if done is not None:
             calls.append(_call_of_step(done, keys[1], arguments))
-    turn = dict(step)
     for key in (*keys, *_STEP_COPIES):
         turn.pop(key, None)
     turn |= new_turn(
         "assistant", answer, reasoning_content=thought, tool_calls=calls
     )
-    turns = [turn] if has_content(turn) else []
-    if seen is not None:
-        result = new_turn("tool", seen)
-        names = (*keys, *CALL_KEYS)
-        begin = first(name for name in step if name in names)
-        at = 0 if begin == keys[-1] else 1
-        turns.insert(at, result)
+    if has_content(turn):
+        turns.insert(at, turn)
     return turns
 
 
@@ -304,10 +321,12 @@ def _call_of_step(
     arguments: Any,
 ) -> Turn:
     """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
-    if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
+    if is_object(done) and first_of(done, NAMES):
         return done
-    if arguments is not None or key in _TOOL_KEYS:
+    if arguments is not None or key in NAMES:
         return {"name": done, "arguments": arguments}
+    if is_object(done) and len(done) == 1:
+        ((key, done),) = done.items()
     return {"name": key, "arguments": done}
 
 
@@ -318,20 +337,27 @@ def content_turns(message: JsonObject) -> Iterator[Turn]:
         yield dict(message)
         return
     role = message.get("role") or kind_of(message)
-    name = message.get("name")
-    shown: list[Any] = []
-    for part in map(_one_part, parts):
-        if is_object(part) and part.keys() <= {"type"}:
-            continue  # a marker of a step
-        if not is_object(part) or kind_of(part) not in OTHERS:
-            shown.append(part)
+    if role == "model":
+        role = "assistant"
+    for is_others, listed in groupby(map(_one_part, parts), _is_others):
+        if is_others:
+            yield from map(typed_turn, listed)
             continue
+        shown = [part for part in listed if not _is_marker(part)]
+        text = lookup(shown, "0.text")
+        content = text if is_text(text) and len(shown) == 1 else shown
         if shown:
-            yield _message(role, name, shown)
-            shown = []
-        yield typed_turn(part)
-    if shown:
-        yield _message(role, name, shown)
+            yield new_turn(role, content, name=message.get("name"))
+
+
+def _is_others(part: Any) -> bool:
+    """Return whether a part is a turn of somebody else than the agent."""
+    return is_object(part) and kind_of(part) in OTHERS
+
+
+def _is_marker(part: Any) -> bool:
+    """Return whether a part only marks a step."""
+    return is_object(part) and part.keys() <= {"type"}
 
 
 def _one_part(part: Any) -> Any:
@@ -341,21 +367,6 @@ def _one_part(part: Any) -> Any:
         return normalize_part(part)
     name = inner.get("toolName") or str(part.get("type")).removeprefix("tool-")
     return {**inner, "type": "tool_use", "name": name}
-
-
-def _message(
-    role: Any,
-    name: Any,
-    content: Any,
-    **more: Any,
-) -> Turn:
-    """A message; of a single part of text only its text."""
-    text = lookup(content, "0.text")
-    if is_text(text) and len(content) == 1:
-        content = text
-    if role == "model":
-        role = "assistant"
-    return new_turn(role, content, name=name, **more)
 
 
 def _is_exchange(turns: Messages) -> bool:
@@ -389,18 +400,16 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
     """
     shared = commonprefix(texts)  # noqa: RUF071 - of texts, not of paths
     for markers in _MARKERS:
-        begins = []
+        last = None
         for mark in markers.finditer(shared):
             if mark[1].lower() == "assistant":
-                begins.append(mark)
-        if begins and markers.match(shared):
-            last = begins[-1]
+                last = mark
+        if last and markers.match(shared):
             prompt = _split(shared[: last.start()], markers)
-            pair = []
-            for text in texts:
-                answer = text[last.end() :].strip()
-                pair.append([*prompt, new_turn("assistant", answer)])
-            return pair
+            answers = [text[last.end() :].strip() for text in texts]
+            return [
+                [*prompt, new_turn("assistant", answer)] for answer in answers
+            ]
     return []
 
 
@@ -411,7 +420,7 @@ def chat_turns(value: Any, where: str) -> Messages:
     """
     value = json_messages(value) or json_value(value)
     if is_list(value):
-        value = named_turns(value) or value
+        value = named_turns(value, calls=True) or value
     return check_messages(value, where)
 
 

@@ -65,8 +65,7 @@ _CHOICES = words(
     "choices.0.message candidates.0.content generations.0.0.message choices.0.text generations.0.0.text"
 )
 _ANSWERS = words(
-    "messages message content output outputs text response answer result generated_text output_text completion "
-    "final_text"
+    "messages message content output outputs text response answer result body"
 )
 
 
@@ -130,7 +129,8 @@ def _asked(body: JsonObject) -> Messages | None:
 def _answered(body: JsonObject) -> Messages | None:
     """The answer in the body of a response."""
     choice = first_at(body, *_CHOICES)
-    if choice is None and calls_of(body):
+    more = first_of(body, (*THOUGHT_KEYS, "parts")) or calls_of(body)
+    if choice is None and more:
         choice = body
     if is_object(choice):
         role = {} if "kwargs" in choice else {"role": "assistant"}

@@ -35,13 +35,14 @@ CONTENTS = ("content", "refusal", *SINGLE_CALLS, *CALL_KEYS, *THOUGHT_KEYS)
 LABELS = frozenset(
     words(
         "role name type kind block_type part_kind content_type id uuid parent parent_id index "
-        "tool_call_id call_id tool_type provider_name function model model_name "
+        "tool_call_id call_id tool_type provider_name provider_model_name function model model_name "
         "provider usage cost timestamp time date created created_at updated_at started_at ended_at "
         "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
         "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
         "additional_kwargs usage_metadata model_extra provider_specific_fields providerData reasoning_details "
-        "system_fingerprint service_tier requestor language_name"
+        "reply_required system_fingerprint service_tier requestor language_name server_name "
+        "span_type event_type step_type"
     )
 )
 """Fields of a message that are metadata, not content."""
@@ -66,21 +67,14 @@ NOT_SHOWN = GRADED.union(
 """These words and more, which mean the same in a turn; of a record they may be the rollouts."""
 KNOWN = LABELS.union(CONTENTS)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-TEXT_KINDS = (
-    None,
-    *words("text input_text output_text thinking reasoning message"),
-)
-"""Kinds of parts and items that are empty if their text is empty."""
-
-
 KIND_KEYS = words("type block_type part_kind content_type message_type kind")
 _KINDS = {
     "tool": r"(.+_)?(tool|function|call)_(result|response|output|return)|tool_search_output|retry_prompt"
-    r"|code_execution_result",
+    r"|code_execution_result|(tool|function)_message",
     "call": r"(?!image_|web_)(.+_)?(call|tool_use|tool_request)|executable_code",
     "thought": "thinking|think|redacted_thinking|reasoning(_encrypted|_content)?",
-    "user": "user(_prompt)?|request|mcp_approval_response",
-    "assistant": "(assistant|agent)(_text)?|response",
+    "user": "user(_prompt)?|human|request|mcp_approval_response",
+    "assistant": "(assistant|agent)(_text)?|ai(message)?|response",
     "system": "system(_prompt)?",
 }
 """Patterns of the type of a part or of a turn, in small letters with `_` between words, for each thing that it is."""
@@ -108,9 +102,9 @@ def snake_case(name: str) -> str:
 
 @lru_cache(1024)
 def _meaning(kind: str) -> str:
-    plain = snake_case(kind).removesuffix("_message")
+    plain = snake_case(kind)
     for meaning, pattern in _KINDS.items():
-        if re.fullmatch(pattern, plain):
+        if re.fullmatch(f"({pattern})(_message)?(_chunk)?", plain):
             return meaning
     return ""
 

@@ -128,6 +128,14 @@ def read_message(message: JsonObject) -> Message:
     return _MessageReader().read(message)
 
 
+def has_content(message: JsonObject) -> bool:
+    """Return whether a message holds anything to show a judge."""
+    read = read_message(message)
+    text = read.text.strip() if is_text(read.text) else read.text
+    rest = read.calls or read.thought or read.results or read.fields
+    return bool(text or rest)
+
+
 def _usual_calls(listed: Any) -> tuple[ToolCall, ...]:
     """Read calls as OpenAI writes them; () if one is written in another way."""
     calls = []
@@ -358,10 +366,11 @@ class _MessageReader:
             # a call of a server's own tool
             name = first_stated(call, KIND_KEYS)
             if arguments is None:
-                arguments = {}
-                for key, value in call.items():
-                    if key not in _NO_ARGUMENTS and value is not None:
-                        arguments[key] = value
+                arguments = {
+                    key: value
+                    for key, value in call.items()
+                    if key not in _NO_ARGUMENTS and value is not None
+                }
         elif not name:
             name = "unknown"
             arguments = call if arguments is None else arguments

@@ -17,9 +17,11 @@ ABOUT = frozenset(
 )
 """Words of keys with notes, and with names of other data."""
 HARNESS = frozenset(
-    words("metadata meta config setting log usage stat version replay")
+    words(
+        "metadata meta config setting log usage stat version replay language lang locale sentiment emotion"
+    )
 )
-"""Words of keys with text of a harness."""
+"""Words of keys with text of a harness, also with what it measures of each turn."""
 _MEASURED = frozenset(
     words(
         "time timestamp ts date tag token logit logprob hash mask weight cost duration"

@@ -20,6 +20,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
 from ruler_cli.files.values import first_of, is_text, words
 from ruler_cli.messages.names import GRADED, words_of
+from ruler_cli.messages.parts import NAMES
 from ruler_cli.messages.side_fields import ABOUT, HARNESS
 from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.types import Group, printable, rubric_text, shorten
@@ -53,9 +54,8 @@ _ACTS = frozenset(words("tool function observation"))
 """Words of keys, types and roles of calls and their results."""
 _LONGEST = 40
 """Characters of role and type that are looked at."""
-_NAMES = words("tool_name toolName name")
 _ARGUMENTS = frozenset(words("arguments args tool_input"))
-"""Keys of a call: the name of its tool, and what it is called with."""
+"""Keys of what a tool is called with."""
 _TURNS = frozenset(
     words("messages turns steps history conversation transcript trajectory")
 )
@@ -284,7 +284,7 @@ def _texts(
             kind = "rules"
         elif named & _ACTS:
             kind = "act"
-        tool = first_of(value, _NAMES)
+        tool = first_of(value, NAMES)
         if is_text(tool) and not _ARGUMENTS.isdisjoint(value):
             yield path, tool, "call"
         for key, inner in value.items():

@@ -50,8 +50,9 @@ from ruler_cli.formats.events import open_records
 from ruler_cli.formats.keys import prompt_key
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
-from ruler_cli.messages.content import has_content
+from ruler_cli.messages.content import is_agent
 from ruler_cli.messages.conversations import is_system
+from ruler_cli.messages.read import has_content
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import (
     Group,
@@ -79,9 +80,9 @@ class Survey:
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `draw` is the seed of an order
     of groups.
-    `taskless` counts rollouts that show no task, `mixed` groups whose rollouts begin differently, and `ruleless`
-    rollouts without a system message where the user of the dump is a model too, which words the task anew for each:
-    then only the system's messages are compared.
+    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `mixed` groups whose rollouts
+    begin differently, and `ruleless` rollouts without a system message where the user of the dump is a model too, which
+    words the task anew for each: then only the system's messages are compared.
     """
 
     reader: Reader
@@ -100,6 +101,7 @@ class Survey:
     singles: int = 0
     taskless: int = 0
     first_taskless: str = ""
+    greeted: int = 0
     ruleless: int = 0
     mixed: int = 0
     first_mixed: str = ""
@@ -193,6 +195,8 @@ class Survey:
             if not any(map(has_content, asked)):
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
+            elif is_agent(rollout.messages[0]) and not rollout.prompt_length:
+                self.greeted += 1
             if self.reader.format.simulated_user:
                 self.ruleless += not any(map(is_system, rollout.messages))
                 asked = [*filter(is_system, asked)]
@@ -258,9 +262,14 @@ class Survey:
         if self.taskless:
             warnings.append(
                 f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's first turn "
-                f"(first: {self.first_taskless}); give the path of the task with --prompt PATH; if another "
-                "file has it, join the two first"
+                f"(first: {self.first_taskless}); give the path of the task with --prompt PATH, or what rollouts "
+                "of one task share with --group-by PATH (lines get it by jq -c '.group_id = 1'); if another file has "
+                "the task, join the two first"
             )
+        if self.greeted and self.reader.by_prompt and self.largest > 1:
+            begun = f"{_count(self.greeted, 'rollout')} that the agent begins"
+            key = "are grouped by what the user says first"
+            warnings.append(_doubt(f"{begun} {key}"))
         if self.ruleless:
             warnings.append(
                 f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "
@@ -736,8 +745,8 @@ def refuse_other_groups(
 def _name(group: Group, *, by_prompt: bool) -> str:
     """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
     if by_prompt or group.key == group.records[0].line.where:
-        with suppress(UnreadableError, IndexError):
-            return prompt_key(group.rollouts[0], None)
+        with suppress(IndexError):
+            return prompt_key(group.rollouts[0], None) or group.key
     return group.key
 
 

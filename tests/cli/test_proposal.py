@@ -205,6 +205,65 @@ CASES: dict[str, tuple[Any, str]] = {
         rows(case_id=half, model_name="a b c", final_text=said),
         "--messages final_text --group-by case_id",
     ),
+    "an id that may be the task's": (
+        rows(run_id=alone, riddle_id=half, llm_reply=said),
+        "--messages llm_reply --group-by riddle_id",
+    ),
+    "the short name of a task": (
+        rows(id=alone, problem="abs", raw_completion=said)[:4]
+        + rows(id=alone, problem="max", raw_completion=said),
+        "--messages raw_completion --group-by problem",
+    ),
+    "the only text, with gold and an outcome": (
+        {"runs": rows(case_idx=half, gold=7, text=said, is_correct="True")},
+        "--set 'records=runs[]' --messages text --group-by case_idx --outcome is_correct",
+    ),
+    "a prompt that holds the question": (
+        rows(question=asked, prompt=lambda i: f"{GOLD} {asked(i)}", reply=said),
+        "--messages reply --prompt prompt",
+    ),
+    "what a short answer is parsed from": (
+        rows(
+            problem=asked,
+            final_answer=lambda i: f"{i}.0",
+            reasoning=lambda i: f"I count: it is {i}",
+            is_correct=True,
+        ),
+        "--messages reasoning --prompt problem --outcome is_correct",
+    ),
+    "answers with figures that are not theirs": (
+        rows(
+            the_task=alone,
+            qwen_outputs=lambda i: [said(i, "a"), said(i, "b")],
+            scores=[1, 2, 3],
+        ),
+        "--messages qwen_outputs --prompt the_task",
+    ),
+    "calls, some lists of them empty": (
+        rows(
+            instruction=alone,
+            actual_calls=lambda i: [{"function": "f", "arguments": {"id": i}}],
+            score={"part": 1.0, "all": 2.0},
+        ),
+        "--messages actual_calls --prompt instruction --reward score.all",
+    ),
+    "answers to several tasks in a list of each line": (
+        rows(
+            run=alone,
+            tries=lambda i: [
+                {"prompt_id": n, "response": said(i, n)} for n in "ab"
+            ],
+        ),
+        "--set 'records=tries[]' --messages response --group-by prompt_id",
+    ),
+    "one patch by its id": (
+        {"a__a-1": {"model_patch": said(1), "instance_id": "a__a-1"}},
+        "--set 'records={}' --messages value.model_patch --group-by key",
+    ),
+    "conversations by id, most of them empty": (
+        {f"c{i}": {"talk": turns(i) if i < 3 else []} for i in EIGHT},
+        "--set 'records={}' --messages value.talk",
+    ),
     "an answer in an object, a count beside": (
         rows(
             event_description=asked,
@@ -292,6 +351,19 @@ def test_never_gold(
 
 
 NOTHING: dict[str, Any] = {
+    "a script": rows(
+        goal=asked, steps=[{"action": "click", "params": {"id": 1}}]
+    ),
+    "tests of a task": rows(
+        problem=alone, tests=[{"input": "1 2", "output": "a b", "test_id": 3}]
+    ),
+    "figures of grades": rows(
+        question_id=half, answer_grade="0.5", answer="0", correctness="1"
+    ),
+    "times": rows(task_id=half, timestamp="2026-01-01 10:00:00", score=1.5),
+    "steps that are not read": rows(
+        goal=asked, start_text=said, steps=[{"sight": GOLD}]
+    ),
     "stages": rows(
         id=half, prompt=[ASKED, GOLD], gpt_output=lambda i: [said(i), GOLD]
     ),
@@ -439,6 +511,11 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
         "ruler: mine.json: --messages runs: is a list whose items are of several tasks, and no group; "
         "use --set records=runs[], --messages response and --prompt goal\n"
     )
+    ids = [{"prompt_id": i, "response": said(i)} for i in EIGHT]
+    dumped(tmp_path, {"of": "m", "runs": ids})
+    path = "runs[].response"
+    done = ruler("check", "mine.json", "-m", "offline", "--messages", path)
+    assert "--messages response and --group-by prompt_id" in done.stderr
     dumped(
         tmp_path,
         {"of": "m", "runs": [one | {"goal": "Cancel it now."} for one in runs]},

@@ -87,6 +87,14 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
     assert result.survey and result.survey.taskless == (not shown)
 
 
+def test_greetings(tmp_path: Path) -> None:
+    """Conversations that the agent begins are grouped by what the user says first, with a warning."""
+    record = {"messages": [ANSWER, *talk("1")]}
+    result, keys = opened(write(tmp_path / "in.jsonl", [record, record]))
+    assert len(keys) == 1
+    assert "2 rollouts that the agent begins are grouped" in warnings(result)
+
+
 def test_odd_roles(tmp_path: Path) -> None:
     """A role that is not text, beside content that is none, is an opening like any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]

@@ -30,7 +30,6 @@ FORMS: tuple[Any, ...] = (
         {"role": "ChatGPT", "value": "4"},
     ],
     json.dumps(TURNS),
-    [{"human": "What is 2+2?", "assistant": "4"}],
 )
 HOSTILE = (
     "[" * 100_000,

@@ -25,6 +25,7 @@ from ruler_cli.formats.events import (
 )
 from ruler_cli.messages.dialects import normalize_message
 from ruler_cli.types import Line
+from tests.conftest import write
 from tests.files.test_document import JSON
 from tests.files.test_open import fed
 from tests.values import render
@@ -117,6 +118,20 @@ def test_session(tmp_path: Path) -> None:
     """A session is one record of its events, including events of unknown kinds."""
     (raw,) = record_texts(tmp_path / "s.jsonl", "\n".join(SESSION))
     assert raw == '{"file": "s.jsonl", "events": [%s]}' % ", ".join(SESSION)  # noqa: UP031 - braces
+
+
+def test_pieces_of_a_conversation(tmp_path: Path) -> None:
+    """Lines of which only the first holds a user's message are one conversation; else each is one."""
+    ask, answer = ({"role": name, "content": "x"} for name in ROLES)
+    for later, messages in (([answer], 3), ([answer, ask], 1)):
+        pieces = [{"messages": part} for part in ([ask], [answer], later)]
+        path = write(tmp_path / "in.jsonl", pieces)
+        with ExitStack() as stack:
+            record, *_ = open_records(str(path), stack).records()
+        assert len(json.loads(record.raw)["messages"]) == messages
+
+
+ROLES = ("user", "assistant")
 
 
 def test_torn_line(tmp_path: Path) -> None:
@@ -328,12 +343,27 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
         {"type": "human", "content": "q"},
         {"type": "ai", "data": {"content": "a"}},
     ),
+    (
+        "messages",
+        {"role": "user", "content": "q"},
+        {"type": "function_call", "name": "f", "call_id": "1"},
+    ),
+    (
+        "messages",
+        {"message": {"role": "user", "content": "q"}, "message_id": 0},
+        {"message": {"role": "assistant", "content": "a"}, "message_id": 1},
+    ),
+    (
+        "messages",
+        {"message": {"content": "q"}, "role_at_backend": "user"},
+        {"message": {"content": "a"}, "role_at_backend": "assistant"},
+    ),
 )
-"""The field that contains them, and two events, of OpenHands, AutoGen and LangChain."""
+"""The field that contains them, and two events, of OpenHands, AutoGen, LangChain, Responses, Strands and CAMEL."""
 
 
 def test_events_of_frameworks(tmp_path: Path) -> None:
-    """Events of OpenHands, AutoGen and LangChain are one rollout, as a list and as lines."""
+    """Events of a framework are one rollout, as a list and as lines."""
     for member, first, second in FRAMEWORKS:
         for text in (
             json.dumps([first, second]),

@@ -58,6 +58,7 @@ LAYOUTS = (
     ),
     *(
         "preference",
+        "pydantic_evals",
         "rewardbench2",
         "slime",
         "tau2",
