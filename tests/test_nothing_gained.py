@@ -26,12 +26,6 @@ ALIKE = [
     }
     for i in range(3)
 ]
-PAIR = group("pair", 0.1, 0.9)
-
-
-def lines(records: list[Any]) -> str:
-    """Records as the text of a pipe."""
-    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def asking(server: JudgeServer) -> tuple[str, ...]:

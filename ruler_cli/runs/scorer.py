@@ -337,7 +337,7 @@ class ObjectSource:
         """WrongShapeError if the groups cannot be iterated over."""
         refuse_no_groups(groups)
         self.endless = not isinstance(groups, Sized)
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self._judges = judges
         self._groups = _in_turn(groups)
         if isinstance(groups, AsyncIterable):
@@ -353,11 +353,6 @@ class ObjectSource:
                 group = self._judges.read(group, self._index)
         except StopAsyncIteration:
             return None
-        except asyncio.CancelledError as error:
-            # ours, or of a task that the caller's groups waited for
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            self.error = error
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
             self.error = error
         else:

@@ -206,11 +206,15 @@ class Provider:
         return await self._ask(self._read, self._batches.retrieve, id)
 
     async def cancel(self, id: str) -> RemoteBatch:
-        """Cancel a batch; one that has ended, or is canceled already, is returned as it is."""
-        remote = await self.retrieve(id)
-        if remote.state != "running" or remote.label.startswith("cancel"):
+        """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
+        try:
+            return await self._ask(self._read, self._batches.cancel, id)
+        except RulerError:
+            remote = await self.retrieve(id)
+            canceling = remote.label.startswith("cancel")
+            if remote.state == "running" and not canceling:
+                raise
             return remote
-        return await self._ask(self._read, self._batches.cancel, id)
 
     async def list_batches(self, since: float) -> list[RemoteBatch]:
         """Return batches created at `since` (Unix time) or later, roughly the newest first.
