@@ -373,9 +373,9 @@ class Group:
 class Usage:
     """Tokens of one or more calls, as the judge reported them.
 
-    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there, `hourly` of them
-    for an hour; of the completion `reasoning` ones are thought. `estimated`: some number was not reported, or cannot
-    be. `tier` is the service tier of one call, `usd` what the calls cost where the price is known.
+    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there; of the completion
+    `reasoning` ones are thought. `estimated`: some number was not reported, or cannot be. `usd` is what the calls cost
+    where the price is known.
     """
 
     prompt: int = 0
@@ -384,9 +384,7 @@ class Usage:
     calls: int = 0
     written: int = 0
     estimated: bool = False
-    hourly: int = field(default=0, compare=False)
     reasoning: int = field(default=0, compare=False)
-    tier: str = field(default="", compare=False)
     usd: float = field(default=0.0, compare=False)
 
     def __add__(self, further: Usage) -> Usage:
@@ -400,7 +398,6 @@ class Usage:
             self.calls + further.calls,
             self.written + further.written,
             self.estimated or further.estimated,
-            self.hourly + further.hourly,
             self.reasoning + further.reasoning,
             usd=self.usd + further.usd,
         )

@@ -150,15 +150,15 @@ def take(folder: Path, browser: Browser) -> None:
             view,
             "group",
             f"#group={key}",
-            below="[data-rollout='1'] .g-turn:nth-child(3)",
+            below=".g-columns .g-row:nth-child(4)",
         )
     with shown(browser, conversations.with_suffix(".html"), width=1280) as view:
-        _marked(view, f"#group={key}&rollout=1", folder)
+        _marked(view, f"#group={key}", folder)
         _picture(
             view,
             "marks",
             f"#group={key}",
-            below="[data-rollout='1'] .g-turn:nth-child(1)",
+            below=".g-columns .g-row:nth-child(3)",
         )
     with shown(
         browser, run.with_suffix(".html"), width=390, height=856
@@ -176,7 +176,7 @@ def take(folder: Path, browser: Browser) -> None:
             view,
             "phone-group-dark",
             f"#group={key}",
-            below="[aria-label='About the group']",
+            below=".g-columns .g-row:nth-child(3)",
         )
     _two_judges(folder, run, browser)
     _labels(conversations, browser)
@@ -188,8 +188,6 @@ def _marked(view: View, hash_: str, folder: Path) -> None:
     """Mark a group and its rollouts, as two people would."""
     view.open(hash_).settled()
     view.page.keyboard.press("r")
-    view.find(".m-name input").first.fill("ana")
-    view.page.keyboard.press("Enter")
     for key, words in (
         ("g", "Asks before it extends, as the policy says."),
         ("b", "The right loan, but nobody agreed to it."),
@@ -200,13 +198,15 @@ def _marked(view: View, hash_: str, folder: Path) -> None:
         view.page.keyboard.press("Escape")
         view.page.keyboard.press("ArrowRight")
     of_bo = view.page.evaluate(
-        "() => ({ group: opened.rows.key[0], mark: 'misjudged', by: 'bo',"
+        "() => ({ group: opened.rows.key[0], by: 'bo',"
         " note: 'The judge should not like the second one this much.' })"
     )
     file = folder / "bo.jsonl"
     file.write_text(json.dumps(of_bo))
-    view.find("#marks input[type=file]").set_input_files(str(file))
-    view.until("!!document.querySelector('.m-group .m-other')")
+    view.go("#groups").find("#marks input[type=file]").set_input_files(
+        str(file)
+    )
+    view.until("!!document.querySelector('.mark.own')")
 
 
 def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
@@ -296,9 +296,7 @@ def _ruler(*args: str | Path) -> None:
 def _picture(view: View, name: str, hash_: str, below: str = "") -> None:
     """Save what the window shows; with an element `below`, the page down to it."""
     view.open(hash_)
-    view.until(
-        "!document.querySelector('.g-turns div[style*=height]')"
-    )  # later parts are built
+    view.until("!document.querySelector('.g-later')")  # later parts are built
     if below:
         end = view.find(below).evaluate(
             "element => element.getBoundingClientRect().bottom + scrollY"

@@ -319,7 +319,7 @@ def test_reasons(server: JudgeServer) -> None:
         "trajectories": [rollout(0.1, reward=5.0), rollout(0.9, reward=0.0)]
     }
     cases: list[tuple[str, dict[str, Any], str]] = [
-        ("cutoff", {}, "the parameter max_tokens bounds it"),
+        ("cutoff", {}, "leaves it more room"),
         ("html", {}, "is the endpoint's address right?"),
         (
             "good",

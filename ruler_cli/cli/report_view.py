@@ -138,6 +138,7 @@ class ComparisonView:
         comparison = {
             "groups": figures["groups"],
             "rollouts": figures["rollouts"],
+            "verdict": sentences.verdict(figures),
             "opening": sentences.opening(figures),
             "rows": [*self._of_files(), *scores],
             "findings": findings,

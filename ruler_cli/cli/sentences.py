@@ -281,6 +281,24 @@ def opening(figures: _Json) -> str:
     return f"A and B differ in {_joined(*unlike)}" if unlike else ""
 
 
+def verdict(figures: _Json) -> str:
+    """Say which of two judges is better against the rewards, or how far they agree if that is not known."""
+    groups = count(figures["groups"], "group")
+    difference = figures["difference"]
+    if difference["value"] is not None:
+        points = round(100 * difference["value"])
+        better = "Both are equally good"
+        if points:
+            name = "A" if points > 0 else "B"
+            better = f"{name} is {count(abs(points), 'point')} better"
+        sure = "beyond chance" if difference["told_apart"] else "within chance"
+        return f"{better} in accuracy on {groups}, {sure}"
+    agreement = figures["order"]["agreement"]
+    if agreement is None:
+        return f"Both give equal scores throughout {groups}"
+    return f"Both order {agreement:.0%} of the pairs alike in {groups}"
+
+
 def cost(figures: ReportFigures) -> str:
     """Name money, of a group too, and tokens; of some groups only if the cost of others is not known."""
     spent = figures["cost_usd"]

@@ -65,24 +65,31 @@ _MOVED = {
     "length": (
         "the size of the correlation of score and length within groups",
     ),
+    "size": ("the mean length in bytes",),
 }
 """The quantities that a drift moves, by its kind."""
 _TESTS = {
     "label": "score and reward",
     "held_out": "held-out judge",
-    "length": "length",
+    "length": "score and length",
+    "size": "length",
 }
 
 
 def _three(number: float) -> str:
-    return f"{number:.3f}" if abs(number) < 100 else f"{number:.3g}"
+    return f"{number:.3f}" if abs(number) < 100 else f"{number:,.0f}"
+
+
+def _signed(number: float) -> str:
+    # -0.001 is +0.00
+    return f"{round(number, 2) + 0.0:+.2f}"
 
 
 _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "score": ("score", "mean", _three),
     "reward": ("label", "mean", _three),
     "order": ("against_label", "accuracy", "{:.0%}".format),
-    "r len": ("with_length", "score", "{:+.2f}".format),
+    "r len": ("with_length", "score", _signed),
     "spread": ("spread", "median", _three),
     "bytes": ("bytes", "mean", short),
     "tied": ("groups", "tied", str),
@@ -248,7 +255,7 @@ class TrendView:
             elif test.runs:
                 words = "within chance"
             yield _TESTS[test.kind], words
-        if all(test.kind == "length" for test in trend.tests):
+        if all(test.kind in ("length", "size") for test in trend.tests):
             remedy = (
                 "name labels with --labels PATH, or score with a second judge"
             )

@@ -14,9 +14,7 @@ set says what it means, and a draw is no outcome.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product, takewhile
 from typing import Any
 
@@ -49,7 +47,6 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_calls,
 )
-from ruler_cli.formats.format import Format
 from ruler_cli.formats.names import (
     ANSWER_LISTS,
     ANSWERS,
@@ -63,7 +60,6 @@ from ruler_cli.messages.content import (
     text_of,
 )
 from ruler_cli.messages.conversations import (
-    all_conversations,
     chat_turns,
     dialogue,
     dialogue_pair,
@@ -151,19 +147,14 @@ They are shown, but are no part of the key: another system retrieves other texts
 """
 
 
-def read_pair(
-    record: JsonObject,
-    *,
-    as_json: bool = False,
-) -> Rollout:
-    """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
+def read_pair(record: JsonObject) -> Rollout:
+    """Read a prompt and its answer."""
     prompt = task_turns(record, prompt_field(record))
     retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = answer_turns(record[name], name, as_json=as_json)
-    answer = with_calls(record, answer)
+    answer = with_calls(record, answer_turns(record[name], name))
     label = record.get("label")
     outcome = label if isinstance(label, bool) else None
     tools = tools_of(record)
@@ -172,16 +163,6 @@ def read_pair(
         return rollout
     turns = [*prompt, new_turn("context", retrieved), *answer]
     return replace(rollout, messages=turns, prompt_length=len(prompt))
-
-
-def refine_pair(
-    form: Format,
-    records: Sequence[JsonObject],
-) -> Format:
-    """Read answers as JSON text of messages if all of them are."""
-    answers = (record.get(_answer_field(record) or "") for record in records)
-    as_json = all_conversations(answers)
-    return replace(form, read=partial(read_pair, as_json=as_json))
 
 
 _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
@@ -264,13 +245,11 @@ def read_preference(record: JsonObject) -> Rollouts:
         )
     sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)
-    all_texts = all(map(is_text, sides))
     dialogues = []
     # two whole dialogues (HH-RLHF) hold the prompt
-    whole = all_texts and names in _PREFERRED
+    whole = names in _PREFERRED and all(map(is_text, sides))
     if whole and all(text_of(turn) in sides[0] for turn in prompt):
         dialogues = dialogue_pair(sides)
-    as_json = all_texts and _are_json(record, sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
     judged = record.get("turn")
@@ -282,7 +261,7 @@ def read_preference(record: JsonObject) -> Rollouts:
             *shown, last = dialogues[i]
             answer = [last]
         else:
-            answer = answer_turns(sides[i], name, as_json=as_json)
+            answer = answer_turns(sides[i], name)
         if _is_whole(answer):
             shown = []
             asked = [turn for turn in answer if turn.get("role") == "user"]
@@ -292,17 +271,6 @@ def read_preference(record: JsonObject) -> Rollouts:
         return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
-
-
-def _are_json(
-    record: JsonObject,
-    sides: list[Any],
-) -> bool:
-    """Return whether texts of answers are messages as JSON; beside a prompt in plain text they are the agent's text."""
-    prompt = record.get(prompt_field(record) or "")
-    if is_text(prompt) and prompt and not json_messages(prompt):
-        return False
-    return all_conversations(sides)
 
 
 def _names(record: JsonObject) -> Names:

@@ -44,7 +44,6 @@ from ruler_cli.messages.content import (
     text_of,
 )
 from ruler_cli.messages.conversations import (
-    chat_turns,
     check_messages,
     is_prompt,
     is_system,
@@ -131,19 +130,15 @@ _ANSWER_KEYS = frozenset(
 def answer_turns(
     value: Any,
     where: str,
-    *,
-    as_json: bool = False,
 ) -> Messages:
-    """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages.
+    """Read the agent's answer, also as an API's response.
 
-    A text, also an empty one, is its turn; UnreadableError for null.
+    A text, also an empty one, is its turn, and so is JSON text; UnreadableError for null.
     """
     if value is None:
         raise UnreadableError(
             f"has no answer: `{where}` is null, as after an error in the rollout"
         )
-    if as_json and json_messages(value):
-        return chat_turns(value, where)
     turns = find_answer(value, where)
     return turns or check_messages(
         [value] if is_object(value) else value, where

@@ -51,8 +51,8 @@ class Format(RecordPaths):
     `simulated_user`: a model plays the user, so that rollouts of one task begin differently. `varied_prompts`: they
     do because prompts are what is compared. `finish` adds to a rollout that was read by its row what no path says.
     `first_wins`: answers at the first path are right, those at the others wrong.
-    `refine` adapts the format to the first records of a file, if one record alone cannot tell. `as_json`: texts at
-    `messages` are JSON of conversations. `writers`, `record` and `examples` are for docs/formats.md.
+    `as_json`: texts at `messages` are JSON of conversations. `writers`, `record` and `examples` are for
+    docs/formats.md.
 
     `reward` is the dump's own reward field, empty if the framework has none. A score is written there as `written`
     says, with `%s` for the number; `lost` is written if there is no score, and if `lost` is empty the field is
@@ -91,7 +91,6 @@ class Format(RecordPaths):
     varied_prompts: bool = False
     finish: Code = None
     first_wins: bool = False
-    refine: Code = None
     as_json: bool = False
     writers: str = ""
     record: str = ""

@@ -18,7 +18,7 @@ from itertools import chain, islice, product
 from operator import contains
 from typing import Any
 
-from ruler_cli.errors import RulerError, UnreadableError, UsageError
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.values import (
     Names,
     first_at,
@@ -31,7 +31,7 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.paths import every
-from ruler_cli.formats.reader import detect
+from ruler_cli.formats.reader import detect, read_records
 from ruler_cli.messages.content import Messages, first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES, words_of
@@ -65,7 +65,7 @@ _IDS = [
             "|template|persona|domain|category|topic|source|dataset|db|database|level|version|checkpoint|provider"
             "|account|author|grader|judge|tool|player|speaker|participant|event|log|entry|record|row|file|commit"
             "|transaction|order|device|team|channel|room|page|image|video|node|edge|parent|job|process|host|server"
-            "|app|product|company|article)s?_?idx?$)"
+            "|app|ticket|product|company|article)s?_?idx?$)"
             "[^[]*(_|(?-i:(?<=[a-z])(?=I)))idx?$",
             r"(?i)^([^[]*[._])?(problem|question|puzzle|case|scenario|instance)(_name)?$",
             "^(id|idx|index)$",
@@ -105,6 +105,10 @@ _GOLD = (
 _SAID = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
+_NO_RECORDS = re.compile(
+    r"(^|\.)(checkpoint|config|settings)\.|(^|[._])(conversation|history|dialog(ue)?|exchanges|turns|messages|steps)$"
+)
+"""Paths of lists in settings, and of those with the stages of one rollout."""
 _DATA_SET = words("option choice distractor annotator split level")
 """Words of fields that only a data set has: an answer beside them is gold."""
 _NEITHER = (
@@ -121,7 +125,8 @@ faithfulness relevance relevancy obs observation initial
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
 _REASONING = re.compile(
-    r"(^|\.)((model|llm|agent|raw|full|generated)_)?(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
+    r"^(?!.*(judge|grad|eval|critic|verif|scor|review|feedback))(.*\.)?((model|llm|agent|raw|full|generated)_)?"
+    r"(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
 )
 """Paths of texts that may end with the answer that is parsed from them."""
 _SPOKEN = ("turns", "texts", "text")
@@ -148,12 +153,12 @@ class _Column:
     def whole(self) -> str:
         """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
         holder, _, name = self.path.rpartition(".")
+        in_holder, in_name = [
+            not _SAID.isdisjoint(words_of(key)) for key in (holder, name)
+        ]
         # those of several models stand under their names
-        of_models = holder.endswith("s")
-        is_value = self.kind in ("text", "number")
-        if of_models or not is_value or not _SAID.isdisjoint(words_of(name)):
-            return self.path
-        return self.path if _SAID.isdisjoint(words_of(holder)) else holder
+        is_one = self.kind in ("text", "number") and not holder.endswith("s")
+        return holder if is_one and in_holder and not in_name else self.path
 
     @cached_property
     def prose(self) -> bool:
@@ -213,9 +218,8 @@ def propose(values: _Values) -> RecordPaths | None:
         columns = _columns(first)
         row = _row(path, columns)
         # figures may make records unreadable
-        rows = [row, replace(row, reward="reward", outcome="")] if row else []
-        for tried in rows:
-            if _reads(tried, first):
+        for tried in (row, row and replace(row, reward="reward", outcome="")):
+            if tried and _reads(tried, first):
                 return tried
         if len(values) > 1 and any(column.part == "task" for column in columns):
             # the items in a record with a task are parts of it
@@ -228,11 +232,9 @@ def _reads(row: RecordPaths, records: _Values) -> bool:
     lines = [(Line(0, 0, b""), record) for record in records]
     with suppress(RulerError):
         reader = detect("", lines, InputSettings(format=row))
-        for line, value in lines:
-            with suppress(UnreadableError):
-                for record in reader.read_parsed(value, line):
-                    if None in [part.error for part in record.rollouts]:
-                        return True
+        for record in read_records(reader, lines):
+            if None in [rollout.error for rollout in record.rollouts]:
+                return True
     return False
 
 
@@ -250,9 +252,8 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            # an `answer` may be anybody's
-            unsure = column.part == "either"
-            fields[path] = unsure or column.kind not in _SPOKEN
+            fields[path] = column.part == "either"
+    # an `answer` may be anybody's
     return sorted(fields, key=fields.__getitem__)
 
 
@@ -279,7 +280,8 @@ def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
     queue = [("", [*values])]
     for path, column in queue:
         inside = [*chain(*map(items, column))]
-        if inside and objects(inside) == inside:
+        stages = _NO_RECORDS.search(path)
+        if inside and objects(inside) == inside and not stages:
             yield f"{path}[]", inside
         holders = objects(column)
         for holder in holders[:1]:
@@ -414,20 +416,23 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    prompt = [task]
-    for column in columns:
-        if column.kind == "texts" and column.path.endswith("options"):
-            prompt.append(column.path)
+    options = [
+        column.path
+        for column in columns
+        if column.path.endswith("options") and column.kind == "texts"
+    ]
     asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
         # those beside one are not the others'
         figures = ""
     flags = [column for column in columns if column.is_flag]
+    # that of the whole is shorter than those of its parts
+    columns = sorted(columns, key=lambda column: len(column.path))
     return RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=tuple(prompt) if task and not asked_first else (),
+        prompt=(task, *options) if task and not asked_first else (),
         group_by=(key,) if key and not asked_first else (),
         reward=_best_path(columns, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
@@ -446,26 +451,23 @@ def _key(columns: _Columns) -> str:
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
     # any other id, or the number of a row, may be that of anything
-    of_task = _IDS[0].search(key) is not None
-    is_named = column.part == "answer" or column.kind == "texts" or of_task
-    alone = key and is_named and "[]" not in column.path
-    return column.kind == "turns" or bool(alone)
+    named = column.part == "answer" or column.kind == "texts"
+    alone = (named or _IDS[0].search(key)) and "[]" not in column.path
+    return column.kind == "turns" or bool(key and alone)
 
 
 def _written(columns: _Columns) -> _Columns:
     """Return the fields that hold answers: those whose names say so, or one that something beside it shows as such."""
     parts = defaultdict[str, _Columns](list)
     named = set[str]()
-    kinds = set()
     graded = stages = False
     for column in columns:
         parts[column.part].append(column)
         named |= column.words
-        kinds.add((column.part, column.kind))
         graded |= column.is_flag and column.says(_OUTCOMES)
         stages |= "[]" in column.path and column.says(_STEPS)
     answers = parts["answer"]
-    if ("task", "texts") in kinds:
+    if any(column.kind == "texts" for column in parts["task"]):
         # lists of texts beside those of tasks are the stages of one rollout
         return [column for column in answers if column.kind != "texts"]
     if answers or not named.isdisjoint(_DATA_SET):
@@ -490,13 +492,9 @@ def _written(columns: _Columns) -> _Columns:
 def _best_path(columns: _Columns, kind: str, names: Names) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
-        paths = []
         for column in columns:
             if column.kind == kind and name in column.words:
-                paths.append(column.path)
-        if paths:
-            # the shortest is that of the whole
-            return min(paths, key=len)
+                return column.path
     return ""
 
 

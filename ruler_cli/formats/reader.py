@@ -55,14 +55,12 @@ from ruler_cli.formats.table import (
     FAMILIES,
     FORMATS,
     NO_LONGER_READ,
-    code,
     fits,
     key_of,
     rollouts_of,
 )
 from ruler_cli.messages.conversations import prompt_turns
 from ruler_cli.messages.endings import first_ending
-from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.extensions import extensions
 from ruler_cli.settings.fields import option_name, paths
@@ -457,8 +455,6 @@ def detect(
         if chosen.rank == OWN:
             row = settings.with_paths(settings.rows[chosen.name])
     records = [pair for pair in records if fits(chosen, pair[1])] or records
-    if chosen.refine:
-        chosen = code(chosen.refine)(chosen, [record for _, record in records])
     keys = paths(row.group_by)
     reader = Reader(
         chosen,
@@ -474,25 +470,7 @@ def detect(
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader)
         reader.missing.add(reward)
-    if settings.format == "auto" and chosen.rank < 1:
-        _refuse_prompts(name, reader, records)
     return reader
-
-
-def _refuse_prompts(
-    name: str,
-    reader: Reader,
-    records: Records,
-) -> None:
-    """Raise UsageError if no record holds an answer."""
-    roles = []
-    for record in _read(reader, records):
-        for rollout in record.rollouts:
-            roles += [turn.get("role") for turn in rollout.messages]
-    # a role may be anything, also what cannot be hashed
-    if roles and all(role in USER_ROLES for role in roles):
-        problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
-        raise UsageError(problem, "give the rollouts", place=name)
 
 
 def first_records(
@@ -514,7 +492,7 @@ def first_records(
     return records
 
 
-def _read(reader: Reader, records: Records) -> Iterator[Record]:
+def read_records(reader: Reader, records: Records) -> Iterator[Record]:
     """Read records but those that cannot be read, which is reported when they are scored."""
     for line, value in records:
         with suppress(UnreadableError):
@@ -637,7 +615,9 @@ def _key_rule(reader: Reader, records: Records) -> GroupKey:
 
 def _item_path(reader: Reader, records: Records) -> str:
     """Return the field of the id of a prompt's item; empty if records have none."""
-    prompt_of = {record.line: record.key for record in _read(reader, records)}
+    prompt_of = {
+        record.line: record.key for record in read_records(reader, records)
+    }
     for name in (*ITEM_IDS, *REPEATED_IDS):
         pairs = set()
         for line, value in records:

@@ -31,16 +31,12 @@ _NEAR = 200
 
 @dataclass(slots=True)
 class Conversation:
-    """The input and output of a conversation's last step, whose number is `last` and whose parent `parent`.
-
-    `in_tool`: a tool began it.
-    """
+    """The input and output of a conversation's last step, whose number is `last` and whose parent `parent`."""
 
     input: Turns
     output: Turns
     last: int
     parent: str | None
-    in_tool: bool
 
     @property
     def turns(self) -> Turns:
@@ -68,11 +64,7 @@ class Conversation:
 def conversations_of(spans: list[Span]) -> list[Conversation]:
     """Return the conversations of the model calls, in the order in which they begin."""
     conversations: list[Conversation] = []
-    in_tools = set[str | None]()
     for number, span in enumerate(spans):
-        in_tool = bool(span.parent) and span.parent in in_tools
-        if in_tool or span.kind == "tool":
-            in_tools.add(span.identity)
         if span.kind != "call":
             continue
         asked = [*map(said, question_turns(span.input))]
@@ -92,8 +84,7 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
             talk.input = talk.turns + rest_of(talk.turns, asked)
             talk.output = answered
         else:
-            parent = span.parent
-            talk = Conversation(asked, answered, number, parent, in_tool)
+            talk = Conversation(asked, answered, number, span.parent)
             conversations.append(talk)
         talk.last = number
         talk.parent = span.parent

@@ -3,7 +3,7 @@
 Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stand in the record of their trace:
 `observations` (Langfuse, `GET /api/public/traces/{id}`, and `{"trace": …, "observations": …}` of its pages),
 `child_runs` (LangSmith). Traps:
-- The rollout is the conversation that begins first, outside all tools: later ones, of sub-agents and of steps
+- The rollout is the conversation that begins first: later ones, of sub-agents and of steps
   with another prompt, are further histories. The longest one may be another in each rollout of a task, and
   with it the hash of the prompt.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API all values, or none. A text
@@ -121,17 +121,14 @@ def _main(
     conversations: list[Conversation],
     task: Any,
 ) -> tuple[Conversation, Messages]:
-    """Return the first conversation with the task, best outside all tools, and its messages behind the task."""
+    """Return the first conversation with the task, or else the first, and its messages behind the task."""
     question = messages_of(task, "user") or []
     text = text_of(question[-1]) if question else ""
 
     def is_unasked(talk: Conversation) -> bool:
         return not any(is_within(text, turn.text) for turn in talk.input)
 
-    def rank(talk: Conversation) -> tuple[bool, bool]:
-        return is_unasked(talk), talk.in_tool
-
-    main = min(conversations, key=rank)
+    main = min(conversations, key=is_unasked)
     messages = main.messages
     if (text and is_unasked(main)) or not first_agent_turn(messages):
         messages = [*(question or as_turn("user", task)), *messages]

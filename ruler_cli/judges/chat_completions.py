@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -41,11 +40,14 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
-    words_of,
 )
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-_OWN_HOSTS = words_of(".local .internal .lan .svc .home .intranet")
+_OWN_HOST = re.compile(
+    r"[^.]*|127\..*|10\..*|192\.168\..*|172\.(?:1[6-9]|2\d|3[01])\..*"
+    r"|.*\.(?:local|internal|lan|svc|home|intranet)"
+)
+"""A machine of one's own: loopback, a private network, a bare name."""
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
@@ -59,8 +61,8 @@ _THINKING = {
     "xhigh": 65_536,
 }
 """Tokens for thinking, by the effort that the parameters ask for."""
-_LIKELY = (20, 5)
-"""Likely tokens that are asked for: as many as OpenAI and vLLM list at most, then as many as all others do."""
+_LIKELY = 20
+"""Likely tokens that are asked for: as many as OpenAI and vLLM list at most."""
 _NO_WORDS = re.compile("log_?probs", re.IGNORECASE)
 _MEDIUM = 8192
 _MOST_THINKING = 65_536
@@ -86,10 +88,6 @@ _SYSTEM = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Words of a refusal of a system message, for which both messages are sent as one."""
-_ENTRY_KEY = re.compile('"(?:score|criteria)"')
-"""Key of an entry: a reply with one has the judge's mistakes, and not those of its form."""
-_IN_A_ROW = 5
-"""Replies in a row that cannot be used, and none before that can, after which the next form is tried."""
 
 
 def limits_named(
@@ -106,18 +104,14 @@ class AnswerFormat:
 
     `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
-    answer; `max_output` are the tokens that the model can write. `likely` is the number of likely tokens that are
-    asked for where their probabilities are read. `merged`: both messages are sent as one of the user. `stream`:
-    the answer is asked for in pieces.
+    answer; `max_output` are the tokens that the model can write. `merged`: both messages are sent as one of the user.
     """
 
     forms: tuple[Form, ...] = _LISTS
     limit: str = "max_tokens"
     thinking: int = 0
     max_output: int | None = None
-    likely: int = _LIKELY[0]
     merged: bool = False
-    stream: bool = False
 
     def max_tokens(
         self,
@@ -185,17 +179,6 @@ class ChatJudge(Judge):
     """The key, and texts of the parameters that may be secrets: they are removed from every message and reply."""
     who: str = "the judge"
     """The judge in sentences, with the proxy before it."""
-    usable: Callable[[Reply, Request], bool] = field(
-        default=lambda reply, _: bool(reply.text.strip()),
-        init=False,
-        repr=False,
-    )
-    """Tells if a reply can be used."""
-    steps: int = field(default=0, init=False)
-    """Forms that were given up, since no usable answer came in them."""
-    _settled: bool = field(default=False, init=False)
-    _given_up: tuple[Form, ...] = field(default=(), init=False)
-    _failed: int = field(default=0, init=False)
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -210,15 +193,12 @@ class ChatJudge(Judge):
             http_requests += 1
             sent = self.answer_format
             answer = await self._post(request, sent)
-            refused = (
-                answer.message if isinstance(answer, ErrorResponse) else ""
-            )
-            if request.words and _NO_WORDS.search(refused):
-                if sent.likely > _LIKELY[-1]:
-                    self.answer_format = replace(sent, likely=_LIKELY[-1])
-                    continue
-                answer = no_probabilities(clean(refused, self.secret))
-            elif isinstance(answer, ErrorResponse):
+            if isinstance(answer, ErrorResponse):
+                if request.words and _NO_WORDS.search(answer.message):
+                    answer = no_probabilities(
+                        clean(answer.message, self.secret)
+                    )
+                    break
                 error = classify(*answer, self.secret, self.who)
                 changed = self.answer_format.after_refusal(
                     sent, answer.status or 400, answer.message
@@ -227,60 +207,15 @@ class ChatJudge(Judge):
                     self.answer_format = changed
                     continue
                 answer = error
-            elif isinstance(answer, Reply) and not request.words:
-                self.answer_format = self.answer_format.after_reply(answer)
-            elif isinstance(answer, Reply) and not (
-                answer.likely or answer.refusal
-            ):
-                answer = no_probabilities("", answer.body)
-            if not request.words:
-                self._doubt(request, sent, answer)
-            if http_requests > 1:
-                return replace(answer, http_requests=http_requests)
-            return answer
-
-    def _doubt(
-        self, request: Request, sent: AnswerFormat, answer: Reply | CallError
-    ) -> None:
-        """Give up a form in which too many replies in a row cannot be used, until one can.
-
-        Each was paid for, so a later form is tried once. If no form helps, the first is kept.
-        """
-        answer_format = self.answer_format
-        if self._settled or sent.forms != answer_format.forms:
-            return
-        other_cause: object
-        if isinstance(answer, CallError):
-            other_cause = not answer.body
-        else:
-            self._settled = self.usable(answer, request)
-            thought = answer.truncated and answer.thought
-            entry = _ENTRY_KEY.search(answer.text)
-            other_cause = self._settled or answer.refusal or thought or entry
-        if other_cause:
-            return
-        self._failed += 1
-        if self._failed < _IN_A_ROW:
-            return
-        first, *rest = answer_format.forms
-        self._given_up += (first,)
-        self._settled = not rest
-        self._failed = _IN_A_ROW - 1
-        self.steps += bool(rest)
-        forms = tuple(rest) or self._given_up
-        self.answer_format = replace(answer_format, forms=forms)
-
-    def has_another_form(self, steps: int) -> bool:
-        """Return whether calls that failed since `steps` forms were given up may be answered in another form.
-
-        If nothing usable came so far, the next call that fails is the last in its form.
-        """
-        if self.steps != steps and self.answer_format.forms != self._given_up:
-            return True
-        if self._settled or not self._failed:
-            return False
-        self._failed = _IN_A_ROW - 1
-        return True
+            elif isinstance(answer, Reply):
+                if not request.words:
+                    self.answer_format = self.answer_format.after_reply(answer)
+                elif not (answer.likely or answer.refusal):
+                    answer = no_probabilities("", answer.body)
+            break
+        if http_requests > 1:
+            return replace(answer, http_requests=http_requests)
+        return answer
 
     @abstractmethod
     async def _post(
@@ -297,7 +232,7 @@ def no_probabilities(
     detail = f" ({why})" if why else ""
     reason = (
         f"the judge tells no probabilities of its words (`logprobs`){detail}, which are to be read; "
-        "use --read text, or name an endpoint that does"
+        "use -p top_logprobs=5 if it lists fewer than 20, --read text, or an endpoint that tells them"
     )
     return CallError("reply", reason, "run", body=body)
 
@@ -315,12 +250,8 @@ def first_format(
     params = body_of(judge.params)
     host = urlsplit(base or "").hostname or ""
     openai = f".{host}".endswith(".openai.com")
-    try:  # a machine of one's own: loopback, a private network, a bare name
-        own_engine = not ip_address(host).is_global
-    except ValueError:
-        own_engine = "." not in host or host.endswith(_OWN_HOSTS)
     own_engine = provider in OWN_ENGINES or (
-        own_engine and provider != "litellm_proxy"
+        provider != "litellm_proxy" and _OWN_HOST.fullmatch(host)
     )
     sized = openai or (
         not host and provider in _SIZED and "claude" not in judge.model
@@ -344,7 +275,6 @@ def first_format(
         LIMITS[0] if openai else LIMITS[1],
         thinking_tokens(params, thinks=model.reasoning is True),
         model.max_output if listed else None,
-        stream=bool(judge.params.get("stream")),
     )
 
 
@@ -361,16 +291,13 @@ def chat_arguments(
     """The arguments of a call; the user's parameters replace all others."""
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
     if request.words:
-        body |= {"logprobs": True, "top_logprobs": how.likely}
+        body |= {"logprobs": True, "top_logprobs": _LIKELY}
     elif (form := response_format(how.forms[0], request)) is not None:
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or LIMITS[1]] = tokens
-    body.pop("stream", None)
-    if how.stream:
-        body["stream"] = True
-        body.setdefault("stream_options", {"include_usage": True})
+    body.pop("stream", None)  # only litellm joins the pieces of an answer
     return body
 
 

@@ -18,7 +18,6 @@ from ruler_cli.types import (
     Judge,
     Reply,
     Request,
-    parts_of,
     words_of,
 )
 
@@ -45,14 +44,6 @@ def systemone_body(request: Request) -> dict[str, Any]:
 
 def decisions_body(request: Request) -> dict[str, Any]:
     """Return what is asked in the words of OpenAI's Decisions."""
-    state: Any = request.state
-    if request.pictures:
-        before = len(state) - len(request.user)
-        placed = tuple(
-            [(before + at, picture) for at, picture in request.pictures]
-        )
-        shown = [_part(part) for part in parts_of(state, placed)]
-        state = [{"role": "user", "content": shown}]
     questions = []
     for question in request.questions:
         asked: dict[str, Any] = {
@@ -64,15 +55,7 @@ def decisions_body(request: Request) -> dict[str, Any]:
             levels = [{"label": level} for level in question.levels]
             asked |= {"type": "score", "levels": levels}
         questions.append(asked)
-    return {"input": state, "questions": questions}
-
-
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of a chat message as a part of an input."""
-    if "text" in part:
-        return {"type": "input_text", "text": part["text"]}
-    picture = dict(part["image_url"])
-    return {"type": "input_image", "image_url": picture.pop("url"), **picture}
+    return {"input": request.state, "questions": questions}
 
 
 class Route(NamedTuple):
@@ -108,10 +91,10 @@ def refuse_parameters(params: Mapping[str, Any]) -> None:
 
 
 def unshown(request: Request) -> CallError | None:
-    """Return the error of a request with pictures to an API that takes none."""
+    """Return the error of a request with pictures."""
     if not request.pictures:
         return None
-    reason = "System One takes no pictures; use --pictures leave"
+    reason = "decision models are sent no pictures; use --pictures leave"
     return CallError(
         "input",
         reason,
@@ -137,7 +120,7 @@ class DecisionJudge(Judge):
 
     async def _ask(self, request: Request) -> Reply | CallError:
         route = self.route
-        if route.write is systemone_body and (error := unshown(request)):
+        if error := unshown(request):
             return error
         body = route.body(self.model, self.params, request)
         answer = await self.client.post(route.path, body)

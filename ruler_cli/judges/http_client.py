@@ -1,4 +1,4 @@
-"""Posts JSON to an endpoint: one session, its proxy and certificates, the bound of an answer.
+"""Posts JSON to an endpoint: one session, its proxy and certificates, the bound of an answer; the judge behind it.
 
 aiohttp needs a tenth of the CPU that the provider SDKs need for a call, so the judge and not the client
 limits the throughput.
@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 import aiohttp
 from multidict import CIMultiDict
 
+from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
 from ruler_cli.judges.network import advice, judge_through, proxy_of
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.judges.replies import LARGEST, TOO_LARGE
-from ruler_cli.judges.streams import is_stream
-from ruler_cli.types import CallError, Reply, clean
+from ruler_cli.types import CallError, Reply, Request, clean
 
-_PIECES = 32
-"""Times that a stream may be larger than an answer."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
 
@@ -65,10 +64,7 @@ class HttpClient:
                 data = b""
                 while chunk := await response.content.read(LARGEST):
                     data += chunk  # decompressed a little at a time
-                    # the pieces of a stream are many times the answer
-                    if len(data) > LARGEST * (
-                        _PIECES if is_stream(data) else 1
-                    ):
+                    if len(data) > LARGEST:
                         return CallError("transport", TOO_LARGE, "call")
         except (
             aiohttp.ConnectionTimeoutError,
@@ -111,3 +107,24 @@ class HttpClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
+
+
+@dataclass(slots=True)
+class HttpJudge(ChatJudge):
+    """A judge behind the `/chat/completions` of a client's endpoint."""
+
+    client: HttpClient = field(kw_only=True)
+
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
+        body = chat_body(self.model, self.params, request, how)
+        return await self.client.post("chat/completions", body)
+
+    async def __aenter__(self) -> Self:
+        """Open the connections."""
+        await self.client.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.__aexit__()

@@ -13,10 +13,10 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Self
 
 import orjson
@@ -51,7 +51,6 @@ from ruler_cli.judges.providers import (
     unknown_judge,
 )
 from ruler_cli.judges.replies import without_key
-from ruler_cli.judges.streams import joined
 from ruler_cli.settings.model_list import beside_litellm
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.tokens import CHARACTERS_PER_TOKEN
@@ -61,7 +60,6 @@ from ruler_cli.types import (
     Request,
     Secret,
     clean,
-    parts_of,
     secret_texts,
     words_of,
 )
@@ -205,10 +203,15 @@ class LitellmJudge(ChatJudge):
         request: Request,
         how: AnswerFormat,
     ) -> Any:
-        answer = await self._litellm.acompletion(**self.arguments(request, how))
-        if how.stream:
-            answer = joined([chunk.model_dump() async for chunk in answer])
-        return answer
+        arguments = self.arguments(request, how)
+        if not self.params.get("stream"):
+            return await self._litellm.acompletion(**arguments)
+        options = {"include_usage": True}
+        pieces = await self._litellm.acompletion(
+            stream=True, stream_options=options, **arguments
+        )
+        chunks = [chunk async for chunk in pieces]
+        return self._litellm.stream_chunk_builder(chunks)
 
     async def _called(
         self, call: Awaitable[Any]
@@ -231,12 +234,17 @@ class LitellmJudge(ChatJudge):
         """The arguments of `litellm.completion`."""
         asked = chat_arguments(self.model, self.params, request, how)
         arguments = self._conduct() | asked
-        if (
-            self._marks
-            and not how.merged
-            and request.common >= _LEAST_CACHED * CHARACTERS_PER_TOKEN
-        ):
-            arguments["messages"][-1]["content"] = _marked(request)
+        plain = not (how.merged or request.pictures)
+        if self._marks and plain and request.common >= _LEAST_CACHED:
+            # Anthropic caches the marked part, and the system message before it
+            arguments["messages"][-1]["content"] = [
+                {
+                    "type": "text",
+                    "text": request.user[: request.shared],
+                    "cache_control": {"type": "ephemeral"},
+                },
+                {"type": "text", "text": request.user[request.shared :]},
+            ]
         return arguments
 
     def _conduct(self) -> dict[str, Any]:
@@ -308,39 +316,33 @@ class LitellmDecisionJudge(LitellmJudge):
         return answer
 
 
-_LEAST_CACHED = 1024
-"""Tokens of the shortest prompt that Anthropic's models cache; some take 2,048 or 4,096, and ignore a shorter one."""
-
-
-def _marked(request: Request) -> list[dict[str, Any]]:
-    """The user message in parts; Anthropic caches those that are shared, and the system message before them."""
-    at = request.shared
-    shared = tuple([pair for pair in request.pictures if pair[0] <= at])
-    further = [
-        (place - at, picture)
-        for place, picture in request.pictures[len(shared) :]
-    ]
-    first = parts_of(request.user[:at], shared)
-    first[-1] = {**first[-1], "cache_control": {"type": "ephemeral"}}
-    return first + parts_of(request.user[at:], tuple(further))
+_LEAST_CACHED = 1024 * CHARACTERS_PER_TOKEN
+"""Characters of the shortest prompt that Anthropic's models cache; some take more, and ignore a shorter one."""
 
 
 def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     """A function Request → `params` of the Messages API, as `LitellmJudge` would send them, without a call.
 
-    litellm makes them once for each limit of the answer; the texts are replaced then. UsageError if it
-    refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
+    litellm makes them once for each limit of the answer, and then the texts are replaced. UsageError if it refuses the
+    model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
-    how = replace(first_format(settings, None), stream=False)
+    how = first_format(settings, None)
     judge = LitellmJudge(settings.model, settings.timeout, settings.params, how)
 
-    template = lru_cache(4096)(partial(_template, judge))
+    @lru_cache(4096)
+    def template(max_tokens: int | None) -> dict[str, Any]:
+        return _raw(
+            judge, Request("system", "user", (), max_tokens, fitted=True)
+        )
 
     def params(request: Request) -> bytes:
+        if request.pictures:
+            return orjson.dumps(_raw(judge, request))
+        user = [{"type": "text", "text": request.user}]
         body = {
             **template(how.max_tokens(request, settings.params)),
             "system": [{"type": "text", "text": request.system}],
-            "messages": [{"role": "user", "content": [*_parts(request)]}],
+            "messages": [{"role": "user", "content": user}],
         }
         return orjson.dumps(body)
 
@@ -348,35 +350,15 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     return params
 
 
-def _parts(request: Request) -> Iterator[dict[str, Any]]:
-    """Yield the parts of the user message as Anthropic takes them."""
-    pictures = [picture for _, picture in request.pictures]
-    for part in parts_of(request.user, request.pictures):
-        if "text" in part:
-            yield part
-            continue
-        picture = pictures.pop(0)
-        source = {"type": "url", "url": picture.address}
-        if not picture.address:
-            data = picture.url.partition(",")[2]
-            source = {"type": "base64", "media_type": picture.media}
-            source["data"] = data
-        yield {"type": "image", "source": source}
-
-
 _STRUCTURED = "structured-outputs-"
 
 
-def _template(
-    judge: LitellmJudge,
-    max_tokens: int | None,
-) -> dict[str, Any]:
-    """The params of a request with other texts."""
+def _raw(judge: LitellmJudge, request: Request) -> dict[str, Any]:
+    """The params of a request, for which litellm takes a tenth of a second."""
     _litellm()  # nothing of it is imported before, or it would download its lists
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    request = Request("system", "user", (), max_tokens, fitted=True)
     arguments = judge.arguments(request, judge.answer_format)
     del arguments["api_key"]
     raw = return_raw_request(CallTypes.completion, arguments)
@@ -431,7 +413,7 @@ def _reply(
     answer: Any,
     key: Secret,
 ) -> Reply | CallError | ErrorResponse:
-    """Read litellm's answer, which is a chat completion for any provider, or a dict if it came in pieces."""
+    """Read litellm's answer, which is a chat completion for any provider."""
     # litellm has no public name for a response's headers
     hidden = getattr(answer, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
@@ -439,7 +421,7 @@ def _reply(
         with warnings.catch_warnings():
             # pydantic's, about types of litellm's fields
             warnings.simplefilter("ignore")
-            value = answer if isinstance(answer, dict) else answer.model_dump()
+            value = answer.model_dump()
             # escaped: pydantic's own JSON cannot hold a lone surrogate
             body = json.dumps(value, default=str)
     except (AttributeError, TypeError, ValueError):

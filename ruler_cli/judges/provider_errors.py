@@ -30,7 +30,6 @@ from ruler_cli.judges.replies import (
     reply_in,
     without_key,
 )
-from ruler_cli.judges.streams import chunks_of, is_stream, joined
 from ruler_cli.types import (
     BOM,
     CallError,
@@ -184,13 +183,6 @@ def read_response(
     An error body that comes with a good status has the status that it names, else 200.
     """
     data = data.removeprefix(BOM)
-    if is_stream(data):
-        completion = joined(chunks_of(data))
-        if completion is not None:
-            data = orjson.dumps(completion)
-        elif status < 300:
-            broke = "the stream of the judge's answer broke before its end"
-            return CallError("transport", broke, "call")
     if len(data) > LARGEST:
         return CallError("transport", TOO_LARGE, "call")
     data = without_key(data, key)

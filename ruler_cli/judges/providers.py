@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
 from ruler_cli.settings.model_list import beside_litellm, listed
-from ruler_cli.settings.parameters import body_of
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage, words_of
 
@@ -207,49 +206,34 @@ def finds_key(provider: str | None) -> bool:
     return signs and not any(map(os.environ.get, _BEARERS))
 
 
-_TIERS = {"fast": "priority", "batch": "batches"}
-"""Service tiers that the list has under another name."""
-
-
 @dataclass(frozen=True, slots=True)
 class Price:
     """USD per token: of the prompt, of the completion, and of the cached part of the prompt.
 
-    `writing` is what a token of the prompt costs more if it is put into the cache, `lasting` more than that if it
-    stays there for an hour, `thinking` what a token of the completion costs more if it is thought. `above` are the
-    prices of calls with more prompt tokens than a bound, the highest bound first, `tiers` those of service tiers.
+    `writing` is what a token of the prompt costs more if it is put into the cache. `above` are the prices of calls
+    with more prompt tokens than a bound, the highest bound first.
     """
 
     prompt: float
     completion: float
     cached: float
     writing: float = 0.0
-    lasting: float = 0.0
-    thinking: float = 0.0
     above: tuple[tuple[int, Price], ...] = ()
-    tiers: Mapping[str, Price] = field(default_factory=dict)
 
     def of(self, usage: Usage) -> float:
         """USD of a call, or of calls alike: the price for so long a prompt holds for all tokens, each billed once."""
-        price = self.tiers.get(_TIERS.get(usage.tier, usage.tier), self)
+        price = self
         mean = usage.prompt / (usage.calls or 1)
-        longer = (dear for bound, dear in price.above if mean > bound)
-        price = next(longer, price)
+        for bound, dearer in self.above:
+            if mean > bound:
+                price = dearer
+                break
         return (
             max(0, usage.prompt - usage.cached) * price.prompt
             + usage.cached * price.cached
             + usage.written * price.writing
-            + usage.hourly * price.lasting
             + usage.completion * price.completion
-            + usage.reasoning * price.thinking
         )
-
-    def asked(self, params: Mapping[str, Any]) -> Price:
-        """The price with these parameters: their service tier counts for a reply that names none."""
-        name = str(body_of(params).get("service_tier")).lower()
-        tier = self.tiers.get(_TIERS.get(name, name))
-        standard = {"default": self, "standard": self}
-        return replace(tier, tiers={**self.tiers, **standard}) if tier else self
 
     @property
     def halved(self) -> Price:
@@ -272,11 +256,11 @@ class ModelInfo:
     pictures: bool = False
 
 
-def model_info(name: str) -> ModelInfo:
-    """Look up a model, with and without its provider."""
+def model_info(name: str, tier: str = "") -> ModelInfo:
+    """Look up a model, with and without its provider; its price is that of a service tier, as the list names it."""
     entry = listed(name)
     return ModelInfo(
-        _price(entry),
+        _price(entry, tier and f"_{tier}"),
         entry.get("max_input_tokens"),
         entry.get("max_output_tokens"),
         entry.get("supports_reasoning", False) if entry else None,
@@ -301,99 +285,57 @@ def stated_price(per_million: tuple[float, float]) -> Price:
 
 def listed_batch_price(name: str) -> Price | None:
     """The price of a model in a batch; None if the list has none."""
-    price = model_info(name).price
-    return price and price.tiers.get("batches")
+    if f"{_INPUT}_batches" in listed(name):
+        return model_info(name, "batches").price
+    return None
 
 
+_INPUT = "input_cost_per_token"
 _OUTPUT = "output_cost_per_token"
-_STEP = re.compile(
-    r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?"
-)
-"""A field for a length of the prompt, or for a service tier."""
-_CACHED = {"fireworks_ai": 0.5}
-"""Share of the price of the prompt that a cached token costs where the list does not say."""
-_INCLUSIVE = ("xai",)
-"""Providers whose higher price begins with a prompt of as many tokens as its field names."""
+_STEP = re.compile(rf"{_INPUT}(_above_(\d+)k_tokens)")
+"""A field for long prompts."""
 
 
-def _price(entry: Mapping[str, Any]) -> Price | None:
-    """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
-    steps = {}
-    for step in entry.get("tiered_pricing") or ():
-        if "range" in step:
-            output = {_OUTPUT: entry.get(_OUTPUT)}
-            steps[step["range"][0]] = _rates({**output, **step})
-    if steps:
-        return _ladder(steps)
-    less = entry.get("litellm_provider") in _INCLUSIVE
-    bounds = {}
-    tiers = set()
+def _price(entry: Mapping[str, Any], tier: str) -> Price | None:
+    """The price of an entry in a service tier, by the length of the prompt; None if it has none."""
+    price = _rates(entry, "", tier)
+    above = []
     for name in entry:
-        if field_name := _STEP.fullmatch(name):
-            above, thousands, tier = field_name.groups("")
-            bound = int(thousands) * 1000 - less if thousands else 0
-            bounds[bound] = above
-            tiers.add(tier)
-    prices = {}
-    for tier in tiers:
-        ladder = {}
-        for bound, above in bounds.items():
-            ladder[bound] = _rates(entry, above, tier)
-        if price := _ladder(ladder):
-            prices[tier.removeprefix("_")] = price
-    usual = prices.pop("", None)
-    return usual and replace(usual, tiers=prices)
+        if step := _STEP.fullmatch(name):
+            dearer = _rates(entry, step[1], tier)
+            if dearer:
+                above.append((int(step[2]) * 1000, dearer))
+    return price and replace(price, above=tuple(sorted(above, reverse=True)))
 
 
-def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
-    """The price of the lowest bound, with those above it; None if it has none."""
-    steps = []
-    for bound in sorted(prices):
-        price = prices[bound]
-        if price:
-            steps.append((bound, price))
-    if not steps:
-        return None
-    _, lowest = steps[0]
-    return replace(lowest, above=tuple(steps[:0:-1]))
-
-
-def _rates(
-    entry: Mapping[str, Any], above: str = "", tier: str = ""
-) -> Price | None:
+def _rates(entry: Mapping[str, Any], above: str, tier: str) -> Price | None:
     """The price for one length of the prompt and one service tier; None if the entry has none.
 
-    What the list does not have for a tier costs as usual, and in a batch half of it.
+    What the list does not have for a tier costs as usual, and in a batch half of it. Thought tokens are in the
+    completion, and cost the dearer of both prices.
     """
-    rest = 0.5 if tier == "_batches" else 1.0
-    ways = {above + tier: 1.0, above: rest, tier: 1.0, "": rest}
-    if not tier:
-        ways = {above: 1.0, "": 1.0}
+    usual = 0.5 if tier == "_batches" else 1.0
+    shares = {above + tier: 1.0, above: usual, tier: 1.0, "": usual}
 
     def usd(name: str) -> float | None:
-        for end, share in ways.items():
+        for end, share in shares.items():
             listed_price = entry.get(name + end)
             if listed_price is not None:
                 return float(listed_price) * share
         return None
 
-    prompt = usd("input_cost_per_token")
+    prompt = usd(_INPUT)
     completion = usd(_OUTPUT)
     if prompt is None or completion is None:
         return None
-    cached = usd("cache_read_input_token_cost")
-    if cached is None:
-        cached = prompt * _CACHED.get(entry.get("litellm_provider", ""), 1)
-    written = usd("cache_creation_input_token_cost") or prompt
-    hourly = usd("cache_creation_input_token_cost_above_1hr") or written
     thought = entry.get(f"output_cost_per_reasoning_token{above}{tier}")
+    cached = usd("cache_read_input_token_cost")
+    written = usd("cache_creation_input_token_cost") or prompt
     return Price(
         prompt,
-        completion,
-        cached,
-        writing=written - prompt,
-        lasting=hourly - written,
-        thinking=0.0 if thought is None else thought - completion,
+        max(completion, thought or 0.0),
+        prompt if cached is None else cached,
+        written - prompt,
     )
 
 

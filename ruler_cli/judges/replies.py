@@ -180,17 +180,9 @@ def _name_in(answer: Any) -> str:
 
 
 def _beside(message: Mapping[str, Any]) -> str:
-    """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
-    calls = message.get("tool_calls") or [
-        {"function": message.get("function_call")}
-    ]
-    texts = [message.get(name) for name in _THOUGHTS]
-    with suppress(AttributeError, KeyError, TypeError, ValueError):
-        (call,) = calls
-        texts.insert(0, call["function"]["arguments"])
-    for text in texts:
-        if isinstance(text, dict):  # Ollama's arguments
-            return orjson.dumps(text).decode()
+    """Return what a message without a text says where thoughts stand."""
+    for name in _THOUGHTS:
+        text = message.get(name)
         if isinstance(text, str) and text.strip():
             return text
     return ""
@@ -292,22 +284,7 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     beside = total == prompt + answer + stored if total else not details
     if stored > prompt or beside:
         prompt += stored
-    lasting = _object(usage, "cache_creation")
-    lasting = lasting or _object(details, "cache_creation_token_details")
-    hourly = 0
-    if lasting:
-        hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
-    tier = completion.get("service_tier") or usage.get("service_tier")
-    return Usage(
-        prompt,
-        answer,
-        cached,
-        1,
-        written,
-        hourly=hourly,
-        reasoning=thought,
-        tier=tier.lower() if isinstance(tier, str) else "",
-    )
+    return Usage(prompt, answer, cached, 1, written, reasoning=thought)
 
 
 def _most(

@@ -38,7 +38,7 @@ from ruler_cli.judges.providers import (
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
 from ruler_cli.settings.models import AskSettings, JudgeSettings
-from ruler_cli.settings.parameters import wire_of
+from ruler_cli.settings.parameters import body_of, wire_of
 from ruler_cli.types import Judge, Request
 
 if TYPE_CHECKING:
@@ -142,29 +142,22 @@ def stand_in_of(settings: JudgeSettings) -> str:
     """
     model = settings.model
     provider = provider_of(model)
-    if (
-        settings.function
-        or provider is None
-        or not is_own_model(model, provider)
-    ):
+    if settings.function or not (provider and is_own_model(model, provider)):
         return ""
+    address = settings.api_base
     if _is_direct(settings):
-        addresses = [address_of(settings)]
-    elif settings.api_base:
-        addresses = [settings.api_base]
-    else:
+        address = address_of(settings)
+    elif not address:
         from dotenv import load_dotenv
 
         load_dotenv()  # as litellm does when it is imported
-        addresses = [*map(os.environ.get, base_variables(provider))]
-    home = home_of(provider)
-    for address in filter(None, addresses):
-        scheme, _, rest = cut_address(address).partition("://")
-        host, _, path = rest.partition("/")
-        host = host.lower().removesuffix(_PORTS.get(scheme.lower(), ":"))
-        if scheme.lower() != "https" or not f".{host}".endswith(home):
-            return f"{scheme.lower()}://{host}/{path}"
-    return ""
+        stated = map(os.environ.get, base_variables(provider))
+        address = next(filter(None, stated), None)
+    if not address:
+        return ""
+    host = urlsplit(address).hostname
+    at_home = f".{host}".endswith(home_of(provider))
+    return "" if at_home else cut_address(address)
 
 
 def model_at_endpoint(settings: JudgeSettings) -> str:
@@ -219,7 +212,6 @@ def key_variable(settings: JudgeSettings) -> str | None:
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
-_PORTS = {"http": ":80", "https": ":443"}
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings|systemone|decisions)$|(?<=/v1)/(chat|models)$"
@@ -265,20 +257,22 @@ def check_address(base: str) -> None:
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
-    names = {judge.api_key_env for judge in judges}
-    words = {judge.model for judge in judges}
+    names = set[str | None]()
+    words = set[str]()
     for judge in judges:
-        words.update(key_variables(provider_of(judge.model)))
-        if judge.model.startswith("vertex_ai"):
-            words |= {"GOOGLE", "VERTEXAI"}
-        if judge.model.startswith("sagemaker"):
-            words.add("AWS")
-    begin = tuple(re.split("[/_]", word)[0].upper() + "_" for word in words)
+        names.add(judge.api_key_env)
+        names.update(key_variables(provider_of(judge.model)))
+        word = re.split("[/_]", judge.model)[0]
+        words.update(_VARIABLES.get(word, word.upper()).split())
     return {
         name: value
         for name, value in os.environ.items()
-        if name in names or name.startswith(begin)
+        if name in names or name.partition("_")[0] in words
     }
+
+
+_VARIABLES = {"bedrock": "AWS", "sagemaker": "AWS", "vertex": "GOOGLE VERTEXAI"}
+"""First words of variables that are not named for a provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,20 +304,21 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
     if not (
         settings.api_base or settings.function
     ):  # else any model may have that name
-        model = model_info(settings.model)
+        tier = str(body_of(settings.params).get("service_tier")).lower()
+        if settings.typed:
+            # the list has the prices of OpenAI's Decisions as those of a tier
+            tier = "decisions"
+        model = model_info(settings.model, _TIERS.get(tier, tier))
+        if settings.typed and model.context is None:
+            context = _CONTEXTS.get(settings.provider)
+            model = replace(model, context=context)
     if settings.price:
         model = replace(model, price=stated_price(settings.price))
-    params = settings.params
-    context = model.context
-    if settings.typed:
-        # the list has the prices of OpenAI's Decisions as those of a tier
-        params = {"service_tier": "decisions"}
-        if not settings.api_base:
-            context = context or _CONTEXTS.get(settings.provider)
-    price = model.price and model.price.asked(params)
-    return replace(model, price=price, context=context)
+    return model
 
 
+_TIERS = {"fast": "priority"}
+"""Service tiers that the list has under another name."""
 _CONTEXTS = {"typesafe": 65_536, "azure_ai": 32_768}
 """Contexts of the decision models of providers, where the list has none."""
 
@@ -400,22 +395,15 @@ def _refuse_typed(settings: JudgeSettings) -> None:
 
 
 def refuse_word_probabilities(settings: JudgeSettings) -> None:
-    """Raise UsageError for a judge whose words have no probabilities: a rule of thumb, or one that thinks.
+    """Raise UsageError for a judge whose words have no probabilities.
 
     Which other endpoints tell none is learned by asking; Anthropic's is known, as a batch there is paid at once.
     """
-    from ruler_cli.judges.chat_completions import thinking_tokens
-
     problem = ""
-    thinks = model_of(settings).reasoning is True
     if is_embedded(settings) and settings.model == "offline":
         problem = "has no probabilities of words"
     elif settings.model.startswith("anthropic/") and not _is_direct(settings):
         problem = "has an API that tells no probabilities of words"
-    elif thinks and thinking_tokens(settings.params, thinks=True):
-        problem = (
-            "thinks before it answers, and tells no probabilities of its answer"
-        )
     if problem:
         remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
@@ -456,7 +444,7 @@ def _route(settings: JudgeSettings) -> Route:
 
 def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
     """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
-    from ruler_cli.judges.http_client import HttpClient
+    from ruler_cli.judges.http_client import HttpClient, HttpJudge
 
     wire = wire_of(settings.params)
     headers = {}
@@ -474,8 +462,6 @@ def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
     )
     if settings.typed:
         return DecisionJudge(end.model, wire.body, client, _route(settings))
-    from ruler_cli.judges.openai_http import HttpJudge
-
     return HttpJudge(
         end.model,
         settings.timeout,
@@ -518,6 +504,8 @@ def _is_direct(settings: JudgeSettings) -> bool:
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
+    if settings.params.get("stream"):
+        return False  # litellm joins the pieces of an answer
     if settings.via != "auto":
         return settings.via == "http"
     if settings.provider in _direct(settings):

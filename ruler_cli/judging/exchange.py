@@ -1,4 +1,4 @@
-"""The exchange with a judge about one request: the first request, corrections, one for scores still missing.
+"""The exchange with a judge about one request: the first request and its corrections.
 
 A generator: it yields requests and is sent replies. It decides everything and waits for nothing, so the
 pool, a test or a file of replies can drive it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import add
 from typing import TypeVar
 
 from ruler_cli.prompting import templates
@@ -18,7 +17,6 @@ from ruler_cli.prompting.prompt import (
     ExchangeState,
     PromptLayout,
     RequestPart,
-    criteria_parts,
     write_prompt,
 )
 from ruler_cli.prompting.questions import (
@@ -31,11 +29,9 @@ from ruler_cli.scoring.parse_reply import (
     SCALE,
     CutOffError,
     DefectError,
-    Entry,
     ParsedReply,
     ScaleError,
     parse,
-    parse_complete,
 )
 from ruler_cli.scoring.probability import Share, word_share
 from ruler_cli.scoring.typed_answers import typed_shares
@@ -107,16 +103,6 @@ Answer = PassScores | GroupError | Overflow
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """The entries of the reply to a request, with those of an earlier reply that stand."""
-
-    request: Request
-    entries: dict[str, Entry]
-    reading: ParsedReply
-    bounds: int
-
-
 Steps = Generator[Request, Reply | CallError, T]
 """Requests, of which each is sent its reply, up to a result."""
 
@@ -133,41 +119,10 @@ def exchange(
     `state` is that of an exchange that ended in an Overflow, so that its corrections still count; `scale` is the
     judge's in this run. The judge's number in the result is 0.
     """
-    rubric = layout.rubric
     scale = scale or Scale()
-    whole: PassScores | None = None
-    criteria_of_requests = criteria_parts(rubric, len(part.distinct))
-    for number, criteria in enumerate(criteria_of_requests):
-        resumed = state if state and state.criteria == number else None
-        answer = yield from _answered(
-            layout, ask, part, resumed, scale, criteria
-        )
-        if isinstance(answer, Overflow):
-            answer.state.criteria = number
-        if not isinstance(answer, _Entries):
-            return answer
-        read = _pass_scores(layout, part, answer)
-        whole = read if whole is None else _joined(whole, read)
-    assert whole is not None  # noqa: S101 - a rubric has criteria
-    if isinstance(rubric, Rubric):
-        scores = [weighted(rubric, values) for values in whole.criteria]
-        whole = replace(whole, scores=tuple(scores))
-    return whole
-
-
-def _answered(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    state: ExchangeState | None,
-    scale: Scale,
-    criteria: range | None,
-) -> Steps[_Entries | GroupError | Overflow]:
-    """Ask about one part of a group by some of the criteria, if there are any."""
-    standing: dict[str, Entry] = {}
-    unsure: _Entries | None = None
+    unsure: PassScores | None = None
     while True:
-        request = write_prompt(layout, ask, part, state, standing, criteria)
+        request = write_prompt(layout, ask, part, state)
         reply = yield replace(request, kept=True) if unsure else request
         if unsure and isinstance(reply, CallError):
             return unsure
@@ -185,11 +140,8 @@ def _answered(
                     cut = isinstance(problem, CutOffError)
                     reply = replace(reply, truncated=cut)
             else:
-                bounds = (1 + named) * (
-                    reading.bounds and _only_bounds(standing)
-                )
-                entries = {**standing, **reading.entries}
-                read = _Entries(request, entries, reading, bounds)
+                bounds = (1 + named) * reading.bounds
+                read = _pass_scores(layout, part, request, reading, bounds)
                 # the run that kept it may have asked again
                 if not 0 < bounds <= max(scale.left, reply.cached):
                     return read
@@ -207,20 +159,9 @@ def _answered(
                 return _failed(reply, request, layout, part, state)
             continue
         error = _correct(reply, defect, state)
-        if error and unsure:
-            return unsure
         if error:
-            crowded = len(state.cuts) > 2
-            return _crowded(error, layout, part, state) if crowded else error
-        cut_twice = reply.truncated and len(state.cuts) == 2
-        standing = {}
-        if cut_twice:
-            standing = parse_complete(
-                reply.text, request.labels, request.criteria
-            )
-        if scale.left and _only_bounds(standing):
-            standing = {}
-        state.attempt += not standing
+            return unsure or error
+        state.attempt += 1
 
 
 def ask_questions(
@@ -304,30 +245,32 @@ def _shares_of_pass(
 ) -> PassScores:
     """The scores of a pass that are made of probabilities."""
     rubric = layout.rubric
-    answered = tuple([at for at in part.distinct if at not in unanswered])
-    number = len(rubric.criteria) if isinstance(rubric, Rubric) else 1
-    ordered = [
-        shares[subject] for subject in asked if subject.rollout in answered
-    ]
-    rows = [ordered[at : at + number] for at in range(0, len(ordered), number)]
-    values = tuple([tuple([share.score for share in row]) for row in rows])
+    rows: dict[int, list[float]] = {}
+    for subject in asked:
+        if subject.rollout not in unanswered:
+            row = rows.setdefault(subject.rollout, [])
+            row.append(shares[subject].score)
     by = f", by {model}; decision models give no reasons." if ask.typed else "."
-    scores = [row[0] for row in values]
-    if isinstance(rubric, Rubric):
-        scores = [weighted(rubric, row) for row in values]
+    scores = []
+    explanations = []
+    for row in rows.values():
+        scores.append(
+            weighted(rubric, row) if isinstance(rubric, Rubric) else row[0]
+        )
+        explanations.append(f"{_probabilities(row, rubric)}{by}")
+    criteria = tuple(map(tuple, rows.values()))
+    errors = [share.error for share in shares.values()]
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
-        distinct=answered,
+        distinct=tuple(rows),
         scores=tuple(scores),
-        explanations=tuple(
-            [f"{_probabilities(row, rubric)}{by}" for row in values]
-        ),
+        explanations=tuple(explanations),
         asked_alone=ask.ask == "each",
-        error=max([share.error for row in rows for share in row], default=0.0),
+        error=max(errors, default=0.0),
         unanswered=tuple([at for at in part.distinct if at in unanswered]),
-        criteria=values if isinstance(rubric, Rubric) else (),
+        criteria=criteria if isinstance(rubric, Rubric) else (),
     )
 
 
@@ -361,13 +304,6 @@ def _fits_with_less(
     return state.fitted
 
 
-def _least(layout: PromptLayout, part: RequestPart) -> int:
-    """Fewest tokens of a whole answer about a part of a group."""
-    rollouts = len(part.distinct)
-    criteria, *_ = criteria_parts(layout.rubric, rollouts)
-    return int(BRIEF_ANSWER.of(rollouts, len(criteria or ())))
-
-
 def read_reply(reply: Reply, request: Request) -> ParsedReply:
     """Read the entries of a reply; DefectError if it cannot be used."""
     if reply.refusal is not None:
@@ -390,14 +326,6 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
                     f"`{label}` has {number:g}, no level ({values})"
                 )
     return reading
-
-
-def _only_bounds(entries: Mapping[str, Entry]) -> bool:
-    return all(
-        number in (0, 1)
-        for numbers, _ in entries.values()
-        for number in numbers
-    )
 
 
 def is_usable(reply: Reply, request: Request) -> bool:
@@ -425,9 +353,9 @@ def _correct(
     elif reply.truncated:
         state.cuts += ((reply.usage.prompt, reply.usage.completion),)
         if len(state.cuts) > 2:
-            bound = "the parameter max_tokens bounds it otherwise"
+            remedy = "a larger context, -p max_tokens=N or a smaller --group-size leaves it more room"
             return GroupError(
-                "reply", f"the judge's answer was cut off three times; {bound}"
+                "reply", f"the judge's answer was cut off three times; {remedy}"
             )
         state.max_output_tokens = 2 * reply.usage.completion or None
         state.fitted = False
@@ -460,7 +388,7 @@ def _failed(
     limit, actual = error.context
     # a prompt alone was cut, or no answer is written
     alone = error.cut or request.by_probability
-    least = 0 if alone else _least(layout, part)
+    least = 0 if alone else int(request.answer_tokens(BRIEF_ANSWER))
     most = min(limit * _SAFETY, max(limit - least, limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
@@ -469,61 +397,37 @@ def _failed(
     return Overflow(limit, actual, int(target), group_error, state)
 
 
-def _crowded(
-    error: GroupError,
+def _pass_scores(
     layout: PromptLayout,
     part: RequestPart,
-    state: ExchangeState,
-) -> GroupError | Overflow:
-    """The error, unless the context took the prompt and left too few tokens for the answer.
-
-    Prompt and answer then end at the same token each time; a limit of the user's cuts at the same length.
-    """
-    (_, first), (before, second), (prompt, answer) = state.cuts
-    limit = prompt + answer
-    by_user = not prompt or first == second == answer or answer >= 2 * second
-    if by_user or abs(before + second - limit) > 2:
-        return error
-    most = max(limit - 3 * _least(layout, part), limit / 2)
-    target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
-    again = ExchangeState(state.attempt + 1, templates.SHORTER)
-    return Overflow(limit, limit + answer, target, error, again)
-
-
-def _pass_scores(
-    layout: PromptLayout, part: RequestPart, answer: _Entries
+    request: Request,
+    reading: ParsedReply,
+    bounds: int,
 ) -> PassScores:
-    request = answer.request
-    entries = [answer.entries[label] for label in request.shown]
-    numbers = tuple([values for values, _ in entries])
+    """The scores of a pass that a reply has; `bounds` is that of the reply on this judge's scale."""
+    rubric = layout.rubric
+    scores = []
+    criteria = []
+    texts = []
+    for label in request.shown:
+        numbers, text = reading.entries[label]
+        texts.append(text)
+        if isinstance(rubric, Rubric):
+            scores.append(weighted(rubric, numbers))
+            criteria.append(numbers)
+        else:
+            scores.append(numbers[0])
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
         distinct=tuple(request.shown.values()),
-        scores=tuple([values[0] for values in numbers]),
-        explanations=_with_places(
-            [text for _, text in entries], layout, request
-        ),
-        bounds=answer.bounds,
-        mended=answer.reading.mended,
-        unknown=answer.reading.unknown,
-        criteria=numbers if request.criteria else (),
-    )
-
-
-def _joined(first: PassScores, second: PassScores) -> PassScores:
-    """Join the values of some criteria with those of others, which may be in another order of the rollouts."""
-    places = [second.distinct.index(rollout) for rollout in first.distinct]
-    values = [second.criteria[at] for at in places]
-    texts = [second.explanations[at] for at in places]
-    return replace(
-        first,
-        criteria=tuple(map(add, first.criteria, values)),
-        explanations=tuple(map("{} {}".format, first.explanations, texts)),
-        bounds=min(filter(None, (first.bounds, second.bounds)), default=0),
-        mended=first.mended or second.mended,
-        unknown=first.unknown + second.unknown,
+        scores=tuple(scores),
+        explanations=_with_places(texts, layout, request),
+        bounds=bounds,
+        mended=reading.mended,
+        unknown=reading.unknown,
+        criteria=tuple(criteria),
     )
 
 
@@ -531,16 +435,14 @@ def _with_places(
     texts: list[str], layout: PromptLayout, request: Request
 ) -> tuple[str, ...]:
     """Explanations that call a rollout by its place in the group, and a criterion by its name, not by their ids."""
-    whole = "\n".join(texts).lower()
-    shown = request.shown.items()
-    places = {
-        label: f"rollout {layout.places[at]}"
-        for label, at in shown
-        if label in whole
-    }
+    places = {}
+    for label, at in request.shown.items():
+        places[label] = f"rollout {layout.places[at]}"
     for label, criterion in request.criteria.items():
-        if label in whole:
-            places[label] = f"“{name_of(criterion)}”"
+        places[label] = f"“{name_of(criterion)}”"
+    whole = "\n".join(texts).lower()
+    if not any(label in whole for label in places):
+        return tuple(texts)
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
@@ -549,6 +451,4 @@ def _with_places(
             return match[0]
         return place[0].upper() + place[1:] if match[0][:2].istitle() else place
 
-    return tuple(
-        [_NAMED.sub(placed, text) for text in texts] if places else texts
-    )
+    return tuple([_NAMED.sub(placed, text) for text in texts])

@@ -48,10 +48,6 @@ from ruler_cli.types import (
 
 _FOR_GOOD = words_of("refused too_long input interrupted budget")
 """Kinds of a first error after which the other passes of the judge would fail too."""
-_BY_FORM = ("reply", "transport")
-"""Kinds of an error that the form of the answer may cause."""
-_FORMS = 5
-"""Times that a request is asked anew since a form of the answer was given up; no endpoint has more forms."""
 _LAYOUTS = 2
 """Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
 another number of tokens for its length, so one may not be enough."""
@@ -387,16 +383,13 @@ class _JudgePasses:
     ) -> Answer:
         """Ask about a part until there are scores, or a reason why not.
 
-        An error that cached replies led to stays one, unless failed calls are to be asked anew. One that the form
-        of the answer may have caused is asked anew in the next form.
+        An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
         run = self._run
         scaled = partial(exchange, scale=self._judge.scale)
         asked = ask_questions if self._ask.by_probability else scaled
         again = False
-        forms = _FORMS
         while True:
-            given_up = self._judge.form_steps
             steps = asked(
                 self._laid_out(),
                 self._ask,
@@ -423,16 +416,6 @@ class _JudgePasses:
             except StopIteration as end:
                 answer: Answer = end.value
             failed = cached and isinstance(answer, GroupError)
-            if (
-                forms
-                and not cached
-                and isinstance(answer, GroupError)
-                and answer.kind in _BY_FORM
-                and self._judge.has_another_form(given_up)
-            ):
-                forms -= 1
-                again = True
-                continue
             if again or not (failed and run.runner.settings.retry_failed):
                 return answer
             again = True

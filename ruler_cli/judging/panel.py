@@ -9,7 +9,6 @@ from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.judges.chat_completions import ChatJudge
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
 from ruler_cli.judging.exchange import Scale, is_usable
@@ -71,7 +70,6 @@ class PanelJudge:
     unanswered: int = 0
     scale: Scale = field(default_factory=Scale)
     cut: int | None = None
-    chat: ChatJudge | None = None
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -142,18 +140,6 @@ class PanelJudge:
         finally:
             del self._in_flight[key]
             done.set()
-
-    @property
-    def form_steps(self) -> int:
-        """The number of forms of an answer that the judge gave up."""
-        return self.chat.steps if self.chat else 0
-
-    def has_another_form(self, steps: int) -> bool:
-        """Return whether calls that failed since `steps` forms were given up are to be asked again, in another form."""
-        if self.chat is None or not self.chat.has_another_form(steps):
-            return False
-        self._asked_again.clear()
-        return True
 
     def _cached(
         self, request: Request, key: bytes | None = None
@@ -343,9 +329,6 @@ def open_panel(
         if way.judge is not None:
             limits = settings.pool.of(judge)
             made.caller = open_caller(way, judge, limits, stop_signal, budget)
-            if isinstance(way.judge, ChatJudge):
-                made.chat = way.judge
-                made.chat.usable = is_usable
         if not way.embedded and (ledger is not None or made.caller is None):
             made.cache = cache_of(ledger, judge)
         judges.append(made)

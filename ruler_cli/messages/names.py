@@ -40,7 +40,8 @@ LABELS = frozenset(
         "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
         "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
-        "additional_kwargs usage_metadata model_extra provider_specific_fields providerData reasoning_details "
+        "additional_properties author_name additional_kwargs "
+        "usage_metadata model_extra provider_specific_fields providerData reasoning_details "
         "reply_required system_fingerprint service_tier requestor language_name server_name "
         "span_type event_type step_type"
     )
@@ -72,7 +73,7 @@ _KINDS = {
     "tool": r"(.+_)?(tool|function|call)_(result|response|output|return)|tool_search_output|retry_prompt"
     r"|code_execution_result|(tool|function)_message",
     "call": r"(?!image_|web_)(.+_)?(call|tool_use|tool_request)|executable_code",
-    "thought": "thinking|think|redacted_thinking|reasoning(_encrypted|_content)?",
+    "thought": "thinking|think|redacted_thinking|(text_)?reasoning(_encrypted|_content)?",
     "user": "user(_prompt)?|human|request|mcp_approval_response",
     "assistant": "(assistant|agent)(_text)?|ai(message)?|response",
     "system": "system(_prompt)?",

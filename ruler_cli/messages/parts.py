@@ -109,7 +109,7 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
                 stated[name] = value
         message = {**more, **stated}
     if not message.get("content"):
-        for name in ("blocks", "parts"):
+        for name in ("blocks", "parts", "contents"):
             if is_list(message.get(name)):
                 message = {**message, "content": message[name], name: None}
                 break

@@ -413,13 +413,11 @@ def _mistake(group: Group) -> str:
 
 @lru_cache(64)
 def _rubric_bytes(rubric: Standards) -> int:
-    """The bytes of a rubric in a request: of criteria those of the longest that one request may be about."""
+    """The bytes of a rubric in a request."""
     if isinstance(rubric, str):
         return len(rubric.encode())
-    stated = map(templates.stated, rubric.criteria)
-    sizes = sorted(map(len, stated), reverse=True)
-    longest = sizes[:_CRITERIA]
-    return sum(longest) + ENTRY_BYTES * len(longest) // 4
+    stated = "".join(map(templates.stated, rubric.criteria))
+    return len(stated) + ENTRY_BYTES * len(rubric.criteria) // 4
 
 
 def _reference(
@@ -692,25 +690,6 @@ def _pair(
     return packing.pair(orders, count, draw)
 
 
-_CRITERIA = 64
-_VALUES = 512
-"""Criteria of one request, and numbers of its answer; with more criteria the group is asked about in parts."""
-
-
-def criteria_parts(rubric: Standards, rollouts: int) -> Sequence[range | None]:
-    """The criteria of each request about so many rollouts, by their numbers: as few parts of one size as do.
-
-    None: the request is about a text.
-    """
-    if isinstance(rubric, str):
-        return [None]
-    number = len(rubric.criteria)
-    most = max(1, min(_CRITERIA, _VALUES // max(1, rollouts)))
-    count = -(-number // most)
-    bounds = [number * part // count for part in range(count + 1)]
-    return [range(*pair) for pair in itertools.pairwise(bounds)]
-
-
 LETTERS = "bcdfghjkmnpqrstvwxz"
 """Letters of a label."""
 
@@ -721,7 +700,7 @@ class ExchangeState:
 
     `note` is the sentence that the next request ends with. `fitted`: `max_output_tokens` is all that the
     judge's context leaves beside the prompt. `cuts` are the prompt and answer tokens of each reply that was
-    cut off. `criteria` is the number of the part of the criteria that it is about.
+    cut off.
     """
 
     attempt: int = 0
@@ -731,7 +710,6 @@ class ExchangeState:
     cuts: tuple[tuple[int, int], ...] = ()
     refused: bool = False
     corrected: int = 0
-    criteria: int = 0
 
 
 def write_prompt(
@@ -739,14 +717,8 @@ def write_prompt(
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None = None,
-    standing: Mapping[str, tuple[Sequence[float], str]] | None = None,
-    criteria: range | None = None,
 ) -> Request:
-    """Write the two messages of one request for written scores of a part.
-
-    `standing` holds entries of an earlier reply that stand, so that only the other labels are asked for. `criteria` are
-    the numbers of those that the request is about; None: it is about a text.
-    """
+    """Write the two messages of one request for written scores of a part."""
     state = state or ExchangeState()
     key = layout.key(ask.seed, part.pass_index, state.attempt)
     order: Sequence[int] = part.distinct
@@ -754,7 +726,7 @@ def write_prompt(
         order = layout.drawn(order, key)
     labels = labels_of(layout, key, order)
 
-    # the blocks that come again in other passes, windows and parts of the criteria stand first
+    # the blocks that come again in other passes and windows stand first
     blocks = common_blocks(layout)
     windowed = len(order) < len(layout.distinct)
     again = 0
@@ -763,18 +735,14 @@ def write_prompt(
     blocks += rollout_blocks(layout, labels)
     asked: dict[str, Criterion] = {}
     rubric = layout.rubric
-    if isinstance(rubric, Rubric) and criteria is not None:
-        if len(criteria) < len(rubric.criteria):
-            again = len(blocks)
-        asked = _criteria_labels(rubric, criteria, layout, labels)
+    if isinstance(rubric, Rubric):
+        asked = _criteria_labels(rubric, layout, labels)
         blocks.append(templates.criteria_block(asked))
     shared, _ = placed("\n".join(blocks[:again]), layout.pictures)
 
-    note = templates.missing(standing) if standing else state.note
-    if note:
-        blocks.append(note)
-    wanted = [label for label in labels if label not in (standing or ())]
-    listed = orjson.dumps(wanted).decode()
+    if state.note:
+        blocks.append(state.note)
+    listed = orjson.dumps(list(labels)).decode()
     blocks.append(f"trajectory_ids to score: {listed}")
     user, pictures = placed("\n".join(blocks), layout.pictures)
 
@@ -788,7 +756,7 @@ def write_prompt(
     return Request(
         system(),
         user,
-        tuple(wanted),
+        tuple(labels),
         state.max_output_tokens,
         part.pass_index,
         state.fitted,
@@ -840,17 +808,18 @@ def labels_of(
 
 def _criteria_labels(
     rubric: Rubric,
-    numbers: Iterable[int],
     layout: PromptLayout,
     shown: Mapping[str, int],
 ) -> dict[str, Criterion]:
-    """An id for each of these criteria that no text of the request holds.
+    """An id for each of the criteria that no text of the request holds.
 
     It depends on the rubric alone if it can: a provider compiles the form of an answer once for all groups.
     """
     # weights and names are not shown: with others the request is the same
     key = keyed(readable_text(rubric.statements).encode())
-    criteria = [(b"%d" % at, rubric.criteria[at]) for at in numbers]
+    criteria = [
+        (b"%d" % at, criterion) for at, criterion in enumerate(rubric.criteria)
+    ]
     text = _text_shown(layout, shown.values())
     return _labelled(criteria, key, b"criterion", text, shown)
 

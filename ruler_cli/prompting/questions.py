@@ -18,7 +18,6 @@ from ruler_cli.prompting.prompt import (
     PromptLayout,
     RequestPart,
     common_blocks,
-    criteria_parts,
     labels_of,
     rollout_blocks,
     write_prompt,
@@ -57,8 +56,7 @@ def requests_about(
         for request, _ in question_requests(layout, ask, part, subjects):
             yield request
         return
-    for criteria in criteria_parts(layout.rubric, len(part.distinct)):
-        yield write_prompt(layout, ask, part, criteria=criteria)
+    yield write_prompt(layout, ask, part)
 
 
 def subjects_of(layout: PromptLayout, part: RequestPart) -> list[Subject]:

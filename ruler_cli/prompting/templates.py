@@ -217,16 +217,3 @@ def corrected(defect: str) -> str:
         f"(An earlier answer could not be used: {defect}. Order and ids have changed since. "
         "Grade anew and keep exactly to the form of the answer.)"
     )
-
-
-def missing(standing: Mapping[str, tuple[Sequence[float], str]]) -> str:
-    """Return the note that asks for missing labels only; `standing` holds label → numbers and explanation."""
-    stated = []
-    for label, (numbers, _) in standing.items():
-        shown = " ".join([f"{number:g}" for number in numbers])
-        stated.append(f"{label} {shown}")
-    scores = ", ".join(stated)
-    return (
-        f"(Your answer was cut off after these scores: {scores}. They stand. Grade only the ids "
-        "below, on the same scale, with explanations under ten words.)"
-    )

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -91,9 +90,6 @@ _NUMBER = re.compile(
     rf"|({_PLAIN})\s*(?:%|/\s*({_PLAIN}))"
 )
 """A number, or one that names its own scale: `80%` and `8/10`."""
-_OPENED = re.compile(r'"scores"\s*:\s*\{')
-_MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
-_ITEM = re.compile(r"[^{]*")
 """Beginnings of an object of entries, of a member of it, whose id needs no escape, and of an item of a list."""
 _NEAR = 1e-6 + 1e-12
 """Distance up to which a score is the bound of its scale: 1.0000001 is 1, and -0.0000001 is 0."""
@@ -204,42 +200,6 @@ def parse(
             raise
         except (DefectError, ValueError, RecursionError):
             raise defect from None
-
-
-def parse_complete(
-    text: str,
-    labels: Sequence[str],
-    criteria: Collection[str] = (),
-) -> dict[str, Entry]:
-    """The complete entries of a reply that was cut off, by label; none if any of them is doubtful."""
-    text = text[-_LONGEST:]
-    entries = []
-    with suppress(DefectError, ValueError, RecursionError):
-        answer = _answer(text)
-        last = answer.values[-1][1] if answer.values else 0
-        begin = next((at for at in answer.broken if at >= last), -1)
-        if answer.opened or begin < 0:
-            return {}
-        bare = text[begin:]
-        at = max(0, bare.find(f'"{_KEY}"'))
-        opened = _OPENED.match(bare, at)
-        at = opened.end() if opened else bare.find("[", at)
-        # up to the entry that has no end
-        while at >= 0 and (
-            item := (_MEMBER if opened else _ITEM).match(bare, at)
-        ):
-            value, at = _DECODER.raw_decode(bare, item.end())
-            entries.append(_entry(item[1], value) if opened else value)
-    complete = [
-        entry
-        for entry in entries
-        if isinstance(entry, dict) and entry.get("trajectory_id") in labels
-    ]
-    answered = dict.fromkeys(entry["trajectory_id"] for entry in complete)
-    try:
-        return _checked(complete, list(answered), criteria).entries
-    except DefectError:
-        return {}
 
 
 def _answer(text: str) -> _Answer:

@@ -10,39 +10,6 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.view import View
 
-COLOURS = """() => {
-  const parse = text => {
-    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
-    return [r, g, b, a];
-  };
-  const ground = element => {
-    for (let e = element; e; e = e.parentElement) {
-      const found = parse(getComputedStyle(e).backgroundColor);
-      if (found[3] === 1) return found;
-    }
-    return [255, 255, 255, 1];
-  };
-  const light = ([r, g, b]) => {
-    const linear = v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    const [x, y, z] = [r, g, b].map(v => linear(v / 255));
-    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
-  };
-  const worst = new Map();
-  for (const element of document.querySelectorAll("body *")) {
-    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-    if (!own || element.matches(":disabled, script, style, .g-unheard")) continue;
-    if (!element.checkVisibility({ visibilityProperty: true })) continue;
-    const style = getComputedStyle(element);
-    const filled = element.closest("svg") && style.fill !== "none";
-    const colour = parse(filled ? style.fill : style.color);
-    const [a, b] = [light(colour), light(ground(element))];
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    const name = `${element.localName}.${element.getAttribute("class") ?? ""}`;
-    if (!(worst.get(name) < contrast)) worst.set(name, contrast);
-  }
-  return [...worst];
-}"""
-"""Returns each kind of element with the lowest contrast of its texts."""
 CONTROLS = re.compile(
     r"- '?(button|link|textbox|searchbox|combobox|checkbox|grid|region|dialog|navigation|progressbar)\b"
 )
@@ -60,11 +27,8 @@ def violations(view: View) -> list[str]:
 
 
 def assert_accessible(view: View) -> None:
-    """Assert names, contrasts of 4.5, ranks in steps, ids and landmarks that stand once, and no scrolling sideways."""
+    """Assert names, contrasts, ranks in steps, ids and landmarks that stand once, and no scrolling sideways."""
     assert violations(view) == []
-    contrasts: list[tuple[str, float]] = view.page.evaluate(COLOURS)
-    assert len(contrasts) > 3
-    assert [pair for pair in contrasts if pair[1] < 4.5] == []
     tree = view.find("body").aria_snapshot()
     assert 'role="' not in tree
     lines = [line.strip() for line in tree.splitlines()]

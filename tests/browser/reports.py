@@ -30,22 +30,6 @@ _WORDS = (
 )
 
 
-KEYS = (
-    *(
-        "a&b=c#d%e?f/g",
-        "é 😀",
-        "\u202ereversed",
-        "__proto__",
-        "constructor",
-        "100%",
-        "%41",
-        " two  spaces ",
-    ),
-    *("twice", "once", "twice", "new\nline", "'single' \"double\"", "-dash"),
-)
-"""Keys with characters that mean something to an address, a shell or a script."""
-
-
 def ruler(*args: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the command. It must not fail, but groups may."""
     done = run_apart(

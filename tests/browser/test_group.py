@@ -1,4 +1,4 @@
-"""A group's page: the judge's view, its scores, and the places where rollouts diverge."""
+"""A group's page: scores, explanations and turns are those of the file, beside one another."""
 
 from __future__ import annotations
 
@@ -11,119 +11,116 @@ from tests.browser.truth import Truth
 from tests.browser.view import View
 from tests.results.report import written
 
-ROLLOUT = "section.g-rollout"
-
 
 def ranks(scores: list[float | None]) -> list[str]:
     """Ranks in words: equal scores share the best of their ranks."""
     some = sorted((s for s in scores if s is not None), reverse=True)
-    result = [None if s is None else some.index(s) + 1 for s in scores]
-    return [
-        "no score"
-        if rank is None
-        else f"rank {rank}{', tied' if result.count(rank) > 1 else ''}"
-        for rank in result
-    ]
-
-
-def opened(view: View, key: str, rest: str = "") -> View:
-    """The group's page with all its messages in the document."""
-    return built(view.open(f"#group={key}{rest}"))
-
-
-def built(view: View) -> View:
-    """Wait until each message of the shown rollouts is in the document."""
-    view.find(".g-turns").last.wait_for(state="attached")
-    view.settled()
-    return view
+    result = []
+    for score in scores:
+        rank = "no score"
+        if score is not None:
+            tied = ", tied" if some.count(score) > 1 else ""
+            rank = f"rank {some.index(score) + 1}{tied}"
+        result.append(rank)
+    return result
 
 
 @pytest.mark.smoke
 def test_scores(view: View, truth: Truth) -> None:
-    """Score, rank, label, spread, explanation and flag of every rollout are those of the file."""
-    place = truth.place("task-2")
-    group = truth.groups[place]
-    opened(view, "task-2")
-    shown = view.find(ROLLOUT)
-    assert shown.count() == len(group.rollouts)
+    """Score, rank, label, explanation and flag of every rollout are those of the file; three stand in sight."""
+    group = truth.groups[truth.place("task-2")]
+    view.open("#group=task-2").settled()
     named = ranks([r.score for r in group.rollouts])
-    for i, rollout in enumerate(group.rollouts):
-        one = view.find(f"{ROLLOUT}[data-rollout='{i + 1}']")
-        head, about = (
-            one.locator("h4").inner_text(),
-            one.locator(".g-about").inner_text(),
-        )
-        assert head.split("\n")[0].startswith(f"#{i + 1}")
-        assert named[i] in head
-        assert float(one.locator("h4 b").inner_text()) == pytest.approx(
-            rollout.score, abs=0.00051
-        )
-        assert f"reward {rollout.label:.0f}" in about
-        assert f"spread {rollout.spread:.3f}".rstrip("0") in about
-        assert one.locator("blockquote").inner_text() == rollout.explanation
-        assert (
-            ("Has text that addresses the judge." in about)
-            == rollout.suspect
-            == (i == 1)
-        )
-    rows = view.find(".g-scroll tbody tr").evaluate_all(
-        "all => all.map(tr => [...tr.cells].map(c => c.textContent))"
-    )
     best = sorted(range(4), key=lambda i: -(group.rollouts[i].score or 0))
-    assert [row[0] for row in rows] == [f"#{i + 1}" for i in best]
-    assert [int(row[2].rstrip("=")) for row in rows] == [
-        int(named[i].split()[1].rstrip(",")) for i in best
-    ]
-    assert [float(row[3]) for row in rows] == [
-        group.rollouts[i].score for i in best
-    ]
+    picks = view.find("nav.chips a").all_inner_texts()
+    assert [text.split()[0] for text in picks] == [f"#{i + 1}" for i in best]
+    assert view.find(".g-title").count() == 3
+    seen = set()
+    for i in best[:2], best[2:]:
+        hash_ = view.page.evaluate(
+            "i => groupHash(opened.rows, 2, opened.rows.ids[2][i])", i[-1]
+        )
+        view.go(hash_).settled()
+        titles = view.find(".g-title h4").all_inner_texts()
+        for title, about in zip(
+            titles, view.find(".g-about").all(), strict=True
+        ):
+            at = int(title.split()[0][1:]) - 1
+            rollout = group.rollouts[at]
+            assert title == f"#{at + 1} {rollout.score:.3f} {named[at]}"
+            text = about.inner_text()
+            assert f"reward {rollout.label:.0f}" in text
+            said = about.locator("blockquote").inner_text()
+            assert said == rollout.explanation
+            suspect = "Has text that addresses the judge." in text
+            assert suspect == rollout.suspect == (at == 1)
+            seen.add(at)
+    assert seen == {*range(4)}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("width", "columns"), [(1280, 3), (1024, 2), (390, 1), (1920, 3)]
+)
+def test_comparison_in_sight(
+    show: Show, run: Path, truth: Truth, width: int, columns: int
+) -> None:
+    """Transcripts begin on the first screen, at most three columns, and no box of the page scrolls."""
+    view = show(run, "#group=task-2", width=width).settled()
+    assert view.find(".g-title").count() == columns
+    first = view.find(".g-columns .g-turn").first.bounding_box()
+    assert first
+    assert first["y"] < (600 if width > 390 else 800)
+    scrolls = """() => [...document.querySelectorAll("main *")]
+      .filter(e => /auto|scroll/.test(getComputedStyle(e).overflowY) && e.scrollHeight > e.clientHeight + 1).length"""
+    assert view.page.evaluate(scrolls) == 0
+    # the same step of each rollout begins at one height
+    tops = "row => [...row.children].map(cell => cell.firstElementChild?.getBoundingClientRect().top)"
+    row = view.find(".g-columns .g-row:has(.g-turns)").first
+    assert len(set(row.evaluate(tops)) - {None}) == 1
+    view.page.keyboard.press("ArrowRight")
+    view.until("location.hash.includes('&id=')")
+    assert view.settled().find(".g-chosen").count() == 1
 
 
 def test_explanations_of_a_panel(show: Show, tmp_path: Path) -> None:
-    """The explanations of a panel's judges stand side by side, one above the other on a phone, and are searched."""
+    """The explanations of a panel's judges stand below that of the rollout, and are searched."""
     judges = [
-        {
-            "judge": name,
-            "score": score,
-            "explanation": f"<b>{name}</b> kettle {name}.",
-        }
+        {"judge": name, "score": score, "explanation": f"<b>{name}</b> kettle."}
         for name, score in (("one", 0.25), ("two", 0.75))
     ]
     own = {"explanation": judges[1]["explanation"], "judges": judges}
     line = written.group(
         "panel", written.rollout("a", 0.5, **own), written.rollout("b")
     )
-    written.report(
-        written.written(tmp_path / "in.jsonl", line), tmp_path / "report.html"
-    )
-    tops = "all => new Set(all.map(one => Math.round(one.getBoundingClientRect().top))).size"
-    for width, heights in ((1280, 1), (390, 2)):
-        view = show(
-            tmp_path / "report.html", "#group=panel&view=one", width=width
-        )
-        said = view.settled().find("blockquote")
-        assert said.all_inner_texts() == [own["explanation"] for own in judges]
-        heads = "all => all.map(one => one.dataset.judge)"
-        assert said.evaluate_all(heads) == ["one 0.250", "two 0.750"]
-        assert said.evaluate_all(tops) == heights
-    view.go("#groups?search=kettle%20one")
-    view.until(
-        "!document.querySelector('p[role=status]').textContent.includes('sea')"
-    )
+    path = written.written(tmp_path / "in.jsonl", line)
+    written.report(path, tmp_path / "report.html")
+    view = show(tmp_path / "report.html", "#group=panel").settled()
+    quotes = view.find(".g-about").first.locator("blockquote")
+    assert quotes.all_inner_texts() == [
+        "<b>two</b> kettle.",
+        "one 0.250 <b>one</b> kettle.",
+    ]
+    view.go("#groups?search=kettle")
+    view.until("document.querySelector('.none, .cell.task mark')")
     assert view.keys == ["panel"]
 
 
 def test_failed_group(view: View, truth: Truth) -> None:
     """A group without scores shows its kind of error, its reason and its texts, and no number."""
-    key = "task-5"
-    group = truth.groups[truth.place(key)]
-    opened(view, key)
-    notice = view.find(".g-notice.g-failed")
-    assert f"Not scored ({group.kind}):" in notice.inner_text()
-    assert group.reason in notice.inner_text()
-    assert "--retry-failed" in notice.inner_text()
-    assert view.find(f"{ROLLOUT} h4 b").all_text_contents() == ["–"] * 4
-    assert view.find(f"{ROLLOUT} .g-turn").count() == sum(
-        map(len, truth.texts[truth.place(key)].rollouts)
-    )
-    assert "no score" in view.find(ROLLOUT).first.inner_text()
+    place = truth.place("task-5")
+    group = truth.groups[place]
+    view.open("#group=task-5").settled()
+    notice = view.find(".g-notice.g-failed").inner_text()
+    assert f"Not scored ({group.kind}):" in notice
+    assert group.reason in notice
+    assert "--retry-failed" in notice
+    assert view.find(".g-title b").all_text_contents() == ["–"] * 3
+    lines = truth.texts[place].rollouts
+    picked = [
+        int(title.split()[0][1:]) - 1
+        for title in view.find(".g-title h4").all_inner_texts()
+    ]
+    common = view.find(".g-columns > .g-shared .g-turn").count()
+    turns = view.find(".g-columns .g-turn").count()
+    assert turns == sum(len(lines[i]) - common for i in picked) + common

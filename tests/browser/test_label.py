@@ -14,19 +14,24 @@ from ruler_cli.results.labels import PairLabel, parse_line
 from tests.browser.attacks import RESTING, RUNNING
 from tests.browser.axe import assert_accessible
 from tests.browser.conftest import Show
-from tests.browser.reports import plain, report_of, ruler, write
+from tests.browser.reports import plain, ruler, write
 from tests.browser.view import Theme, View
 
 PAIRS = 8
 
 
+def label_of(scored: Path, pairs: int = 500) -> Path:
+    """The page of comparisons of a scored file."""
+    made = scored.with_name("label.html")
+    args = ("label", scored, "--pairs", str(pairs), "-o", made)
+    ruler(*args, folder=scored.parent)
+    return made
+
+
 @pytest.fixture(scope="session")
 def page(scored: Path) -> Path:
     """A page of eight comparisons of rollouts with several turns."""
-    made = scored.with_name("label.html")
-    args = ("label", scored, "--pairs", str(PAIRS), "-o", made)
-    ruler(*args, folder=scored.parent)
-    return made
+    return label_of(scored, PAIRS)
 
 
 def begin(view: View, name: str = "Ana") -> View:
@@ -64,19 +69,6 @@ def downloaded(view: View) -> list[dict[str, Any]]:
     assert download.value.suggested_filename == "labels.jsonl"
     lines = Path(download.value.path()).read_text().splitlines()
     return [json.loads(line) for line in lines]
-
-
-def given(view: View, *lines: Any) -> str:
-    """Open a file with these lines, and return what the page says of it."""
-    content = "\n".join(
-        line if isinstance(line, str) else json.dumps(line) for line in lines
-    ).encode("utf-8", "replace")
-    file = {"name": "labels.jsonl", "mimeType": "", "buffer": content}
-    view.find("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
-    view.until(
-        "document.querySelector('.l-said').textContent.includes('of yours')"
-    )
-    return view.find(".l-said").inner_text()
 
 
 def comparisons(path: Path) -> list[dict[str, Any]]:
@@ -118,28 +110,6 @@ def test_by_key(show: Show, page: Path) -> None:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", read.at)
         assert line["seconds"] >= 0
     assert [line["note"] for line in lines] == ["", "2 is 1 too long", "", ""]
-
-
-def test_all_answers(show: Show, page: Path) -> None:
-    """After the last answer the summary comes; an answer given again replaces the first."""
-    view = begin(show(page))
-    press(view, *"120?u=12")
-    view.find("h2").filter(
-        has_text=f"{PAIRS} of {PAIRS} comparisons"
-    ).wait_for()
-    press(view, "s")
-    assert place(view) == PAIRS
-    assert (
-        view.find(".l-choice[aria-pressed=true]")
-        .inner_text()
-        .startswith("Right")
-    )
-    press(view, "1")
-    choices = [line["choice"] for line in downloaded(view)]
-    assert choices == [
-        *("left", "right", "equal", "unsure", "unsure", "equal", "left", "left")
-    ]
-    assert "people labels.jsonl" in view.text
 
 
 def test_held_key(show: Show, page: Path) -> None:
@@ -205,7 +175,7 @@ def test_reload(show: Show, page: Path) -> None:
         "{",
         "[]",
         '{"own": [[0, {"choice": "both"}], [99, {"choice": "left"}], 5, null], "at": -1, "name": 7}',
-        '{"own": {"0": 1}, "others": [["__proto__", [[0, {"choice": "left"}]]], 3], "more": 7, "notes": [[0]]}',
+        '{"own": {"0": 1}, "at": "__proto__"}',
     ],
 )
 def test_damaged_storage(show: Show, page: Path, kept: str) -> None:
@@ -234,88 +204,54 @@ def test_no_storage(show: Show, page: Path) -> None:
     assert [line["choice"] for line in downloaded(view)] == ["right"]
 
 
-_KEPT_ELSEWHERE = """() => {
-  const [slot] = Object.keys(localStorage).filter((key) => key.startsWith("ruler-label-"));
-  const kept = JSON.parse(localStorage[slot]);
-  kept.own.push([0, { choice: "left", note: "", at: "2026-11-21T14:00:05.120Z", seconds: 3 }]);
-  localStorage[slot] = JSON.stringify(kept);
-}"""
+def test_opened_file(show: Show, page: Path, tmp_path: Path) -> None:
+    """Of own lines the later counts, whichever rollout stood left; other lines are left."""
+    first, second, third, *_ = comparisons(page)
+    view = begin(show(page))
+    press(view, "1", "1", "s")
+    turned = {"left": second["right"], "right": second["left"]}
+    lines: list[Any] = [
+        first | {"choice": "right", "by": "Ana", "at": "2020-01-01T00:00:00Z"},
+        second
+        | turned
+        | {"choice": "left", "by": "Ana", "at": "2999-01-01T00:00:00Z"},
+        third | {"choice": "equal", "by": "Ana", "note": "n", "at": ""},
+        third | {"choice": "left", "by": "Boris", "at": ""},
+        {"group": "x", "rollout": "y", "mark": "good", "by": "Ana"},
+        [1],
+    ]
+    path = write(tmp_path / "labels.jsonl", lines)
+    path.write_bytes(path.read_bytes() + b"no JSON")
+    view.find("input[type=file]").set_input_files(str(path))
+    view.find(".l-said").filter(has_text="of yours").wait_for()
+    words = view.find(".l-said").inner_text()
+    assert words == "3 answers of yours, 4 lines about something else"
+    done = downloaded(view)
+    assert [line["choice"] for line in done] == ["left", "right", "equal"]
+    assert done[1]["left"] == second["left"]
+    view.page.reload()
+    view.ready()
+    assert done == downloaded(view)
 
 
-def test_sleeping_window(show: Show, page: Path) -> None:
-    """A window that heard nothing of another one's answers keeps them, too, once it is in sight again."""
+def test_two_windows(show: Show, page: Path) -> None:
+    """A window keeps the answers that another one has stored meanwhile."""
     view = begin(show(page))
     press(view, "j")
     # a window hears nothing of what it keeps itself
     view.page.evaluate(_KEPT_ELSEWHERE)
-    view.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     press(view, "0")
     view.page.reload()
     press(settled(view.ready()), "s")
     assert [line["choice"] for line in downloaded(view)] == ["left", "equal"]
 
 
-def test_merge(show: Show, page: Path) -> None:
-    """Of own lines the later counts, whichever rollout stood left; own lines about something else stay."""
-    first, second, third, *_ = comparisons(page)
-    view = begin(show(page))
-    press(view, "1", "1", "s")
-    old = first | {"choice": "right", "by": "Ana", "at": "2020-01-01T00:00:00Z"}
-    new = {
-        "group": second["group"],
-        "left": second["right"],
-        "right": second["left"],
-        "choice": "left",
-        "by": "Ana",
-        "at": "2999-01-01T00:00:00Z",
-        "note": "turned",
-    }
-    more = third | {"choice": "equal", "by": "Ana", "at": ""}
-    mark = {"group": "x", "rollout": "y", "mark": "good", "by": "Ana"}
-    words = given(view, old, new, more, mark, mark, "no JSON", "[1]", "")
-    assert words == (
-        "3 answers of yours, 0 of other people, 2 lines about something else, 2 lines not readable"
-    )
-    *lines, last = downloaded(view)
-    assert [line["choice"] for line in lines] == ["left", "right", "equal"]
-    assert [line["left"] for line in lines] == [
-        pair["left"] for pair in (first, second, third)
-    ]
-    assert lines[1]["note"] == "turned"
-    assert last == mark
-    view.page.reload()
-    view.ready()
-    assert [*lines, last] == downloaded(view)
-
-
-def test_other_people(show: Show, page: Path) -> None:
-    """Answers of others are shown after all own ones, which then stay, and are never in the download."""
-    held = comparisons(page)
-    view = begin(show(page))
-    press(view, "1", "s")
-    theirs = [
-        pair | {"choice": choice, "by": name, "note": "secret", "at": ""}
-        for name, choice in (("Boris", "right"), ("__proto__", "left"))
-        for pair in held
-    ]
-    assert "0 answers of yours, 16 of other people" in given(view, *theirs)
-    assert "Answers of 2 other people are here" in view.text
-    assert "Boris" not in view.text
-    assert view.by("button", "Show them").count() == 0
-    press(view, "s", *"111111")
-    assert "Boris" not in view.text
-    press(view, "1")
-    view.by("button", "Show them").click()
-    assert "Boris: 0 of 8 answers as yours" in view.text
-    assert "__proto__: 8 of 8 answers as yours" in view.text
-    assert view.find("tbody tr").count() == PAIRS
-    lines = downloaded(view)
-    assert {line["by"] for line in lines} == {"Ana"}
-    assert len(lines) == PAIRS
-    view.by("button", "comparison 1").click()
-    press(view, "2")
-    assert view.find(".l-choice:disabled").count() == 4
-    assert [line["choice"] for line in downloaded(view)] == ["left"] * PAIRS
+_KEPT_ELSEWHERE = """() => {
+  const [slot] = Object.keys(localStorage).filter((key) => key.startsWith("ruler-label-"));
+  const kept = JSON.parse(localStorage[slot]);
+  kept.own.push([0, { choice: "left", note: "", at: "2026-11-21T14:00:05.120Z", seconds: 3 }]);
+  localStorage[slot] = JSON.stringify(kept);
+}"""
 
 
 def test_blind(show: Show, page: Path) -> None:
@@ -343,7 +279,7 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         ]
         rollout["tools"] = [{"type": "function", "function": {"name": "look"}}]
     scored = write(tmp_path / "s.jsonl", [record])
-    view = begin(show(report_of(scored, tmp_path, "--pairs", "3")))
+    view = begin(show(label_of(scored)))
     assert (
         view.find("section[aria-label=Task]").inner_text().count("Book a seat.")
         == 1
@@ -353,7 +289,7 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         for fold in view.find("details").all()
     }
     assert folds == {
-        "Tools": None,
+        "Tools": "",
         "Before the task": None,
         "Both begin alike": None,
     }
@@ -377,7 +313,7 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
             )
     path = tmp_path / "s.jsonl"
     path.write_text("".join(json.dumps(item) + "\n" for item in records))
-    report = report_of(path, tmp_path, "--pairs", "500")
+    report = label_of(path)
     view = begin(show(report), RUNNING[0][:100])
     seen = 0
     while view.find(".l-bar").count():
@@ -387,14 +323,6 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
         seen += 1
         view.find("[data-choice=left]").click()
     assert seen == len(attacks)
-    held = comparisons(report)
-    lines = [
-        item | {"choice": "right", "by": text, "at": text}
-        for item, text in zip(held, attacks, strict=True)
-    ]
-    given(view, *lines, *attacks)
-    view.by("button", "Show them").click()
-    page_is_harmless(view)
     assert len(downloaded(view)) == len(attacks)
 
 

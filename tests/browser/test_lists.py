@@ -1,9 +1,8 @@
-"""Lists of the table: fields to filter by, the ones worst first, and taking them away."""
+"""Filters of the table: fields of the records, and words, the worst first."""
 
 from __future__ import annotations
 
-import json
-import shlex
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ import pytest
 from ruler_cli.results.record import GroupRecord
 from tests.browser.attacks import RESTING, RUNNING
 from tests.browser.conftest import Show
-from tests.browser.reports import plain, report_of, ruler, write
+from tests.browser.reports import plain, report_of, write
 from tests.browser.test_hostile import harmless
 from tests.browser.truth import Truth
-from tests.browser.view import View
 
 MODELS = ("wren", "heron", "wren")
 
@@ -44,32 +42,11 @@ def page_of(scored: Path) -> Path:
     return scored.with_suffix(".html")
 
 
-def opened(view: View) -> None:
-    """Open the export of the list."""
-    if view.find("#take[open]").count() == 0:
-        view.find("#take summary").click()
-
-
-def command(view: View) -> list[str]:
-    """The words of the command that the table shows."""
-    opened(view)
-    return shlex.split(view.find("#take code").inner_text())
-
-
-def saved(view: View, folder: Path) -> Path:
-    """The list as the browser saves it."""
-    opened(view)
-    with view.page.expect_download() as waiting:
-        view.find("#take").get_by_role("button", name="Save list.jsonl").click()
-    path = folder / waiting.value.suggested_filename
-    waiting.value.save_as(path)
-    return path
-
-
 @pytest.mark.smoke
 def test_fields(show: Show, fielded: Path) -> None:
     """A field has its values with the groups of each; those chosen must all hold, and stand in the address."""
     view = show(page_of(fielded), "#groups")
+    view.find("#fields summary").click()
     listed = view.find(".fields select")
     choices = {
         select.locator("..").locator("span").inner_text(): select.locator(
@@ -91,8 +68,6 @@ def test_fields(show: Show, fielded: Path) -> None:
     again.page.get_by_label("metadata.model").select_option("any")
     again.at("#groups?field.metadata.step=1")
     assert set(again.keys) == {"g4", "g5", "g6", "g7"}
-    again.page.keyboard.press("Escape")
-    again.page.keyboard.press("Tab")
 
 
 def test_hostile_fields(show: Show, tmp_path: Path) -> None:
@@ -112,7 +87,7 @@ def test_hostile_fields(show: Show, tmp_path: Path) -> None:
     view = show(
         report_of(write(tmp_path / "s.jsonl", records), tmp_path), "#groups"
     )
-    view.page.keyboard.press("f")
+    view.find("#fields summary").click()
     harmless(view)
     count = view.page.evaluate("opened.rows.fields.length")
     assert count > 10
@@ -124,8 +99,6 @@ def test_hostile_fields(show: Show, tmp_path: Path) -> None:
         view.go(hash_)
         assert view.count in (2, 20), hash_
         harmless(view)
-    opened(view)
-    harmless(view)
 
 
 def contradicted(group: GroupRecord, way: str, middle: float = 0.5) -> float:
@@ -162,80 +135,11 @@ def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
     view.at(f"#groups?where={way}&sort=-{way}")
     assert view.keys == [truth.groups[i].key for i in order]
     assert len(some) > 2
-
-
-def selected(scored: Path, words: list[str], folder: Path) -> set[str]:
-    """The keys of the groups that a command selects, all of whose rollouts it keeps."""
-    out = folder / "out.jsonl"
-    ruler("select", scored, out, *words[4:], folder=folder)
-    before = {
-        json.loads(line)["group_id"]: line
-        for line in scored.read_bytes().splitlines()
-    }
-    after = {
-        json.loads(line)["group_id"]: line
-        for line in out.read_bytes().splitlines()
-    }
-    assert all(before[key] == line for key, line in after.items())
-    return set(after)
-
-
-CONDITIONS = (
-    "where=tied",
-    "where=failed",
-    "where=live&mean=0.2987..0.6111",
-    "where=scored&reliability=0.2515..",
-    "where=disputed&disagreement=..0.6",
-)
-"""Filters that `ruler select` has, each once."""
-
-
-def test_command(
-    show: Show, run: Path, scored: Path, truth: Truth, tmp_path: Path
-) -> None:
-    """A filter that `ruler select` has is shown as its conditions, and selects the same groups."""
-    view = show(run, "#groups", height=3_000)
-    for query in CONDITIONS:
-        view.go(f"#groups?{query}")
-        words = command(view)
-        assert words[:4] == [
-            "ruler",
-            "select",
-            "scored.jsonl",
-            "selected.jsonl",
-        ]
-        assert set(words[4::2]) == {"--where"}, query
-        assert selected(scored, words, tmp_path) == set(view.keys) != set(), (
-            query
-        )
-
-
-@pytest.mark.smoke
-def test_list(show: Show, run: Path, tmp_path: Path) -> None:
-    """A filter that `ruler select` has not has no command; the list names the groups of the table."""
-    view = show(run, "#groups?sort=-mean", height=3_000)
-    keys = view.keys
-    listed: list[str] = []
-    for query in (
-        "",
-        "score=0.7..",
-        "flag=suspect",
-        "where=live&where=tied",
-        "where=flawed",
-    ):
-        view.go(f"#groups?{query}" if query else "#groups")
-        path = saved(view, tmp_path)
-        listed = [
-            json.loads(line)["group"] for line in path.read_text().splitlines()
-        ]
-        assert listed == view.keys
-        assert not view.find("#take code").count(), query
-    assert 0 < len(listed) < len(keys)
-
-
-def test_part_of_a_file(show: Show, scored: Path, tmp_path: Path) -> None:
-    """If the page lacks groups of the file, a condition would select more than the table has: there is no command."""
-    report = report_of(scored, tmp_path, "--max-groups", "20")
-    view = show(report, "#groups?where=live")
-    opened(view)
-    assert not view.find("#take code").count()
+    # a second click takes it back; states exclude one another, other words add up
+    button.click()
+    view.at("#groups")
+    for word in ("tied", "live"):
+        view.find(".chip").filter(has_text=re.compile(f"^{word}")).click()
+    view.at("#groups?where=live")
+    button.click()
+    view.at(f"#groups?where=live&where={way}&sort=-{way}")

@@ -37,6 +37,8 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
     tokens = (
         f"{(usage['prompt_tokens'] + usage['completion_tokens']) / 1e3:.0f}k"
     )
-    assert judged.startswith("simulated · 2026-11-21 02:00 to 02:59 UTC · ")
+    assert judged.startswith(
+        "simulated · 2026-11-21 02:00 to 2026-11-21 02:59 UTC · "
+    )
     assert f"{usage['calls']} calls, {tokens} tokens" in judged
     assert f"a group in {figures['latency_s']['p50']:.1f} s" in judged

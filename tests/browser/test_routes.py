@@ -16,7 +16,7 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     first.page.keyboard.type("task-1")
     first.at("#groups?where=live&search=task-1&sort=-mean")
     first.until(
-        "document.querySelector('p[role=status]').textContent.endsWith('match')"
+        "document.querySelector('p[role=status]').textContent.endsWith('groups')"
     )
     again = show(run, first.hash)
     again.until(
@@ -26,3 +26,5 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     assert again.keys == first.keys
     assert 0 < first.count < 50
     assert again.find("#search").input_value() == "task-1"
+    again.find("#search").press("Escape")
+    again.at("#groups?where=live&sort=-mean")

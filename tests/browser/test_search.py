@@ -1,4 +1,4 @@
-"""The search: it finds words in transcripts, in a worker or without one, and says what it does not see."""
+"""The search: it finds words in transcripts, shows where, and says what it does not see."""
 
 from __future__ import annotations
 
@@ -13,14 +13,6 @@ from tests.browser.truth import Truth
 from tests.browser.view import View, shown
 from tests.results.report.written import group, report, rollout, written
 
-NO_WORKERS = {
-    "absent": "delete window.Worker",
-    "refused": "window.Worker = class { constructor() { throw new Error('no'); } }",
-    "failing": (
-        "window.Worker = class { postMessage() {} terminate() {}"
-        " constructor() { setTimeout(() => this.onerror(new Event('error'))); } }"
-    ),
-}
 PART = "truth=0.5"
 """A word of some transcripts."""
 
@@ -80,32 +72,6 @@ def test_transcripts(show: Show, run: Path, truth: Truth) -> None:
     assert 0 < len(holding(truth, PART)) < len(truth.groups)
 
 
-@pytest.mark.parametrize("way", NO_WORKERS)
-def test_without_workers(
-    browser: Browser, run: Path, truth: Truth, way: str
-) -> None:
-    """A browser that starts no worker searches on the page, and finds the same."""
-    with shown(browser, run, height=3_000) as view:
-        view.page.add_init_script(NO_WORKERS[way])
-        view.open("#groups")
-        assert set(searched(view, PART).keys) == holding(truth, PART)
-        view.clean()
-
-
-def test_keys_of_the_search(view: View, truth: Truth) -> None:
-    """`/` goes to the search, letters search when the typing pauses, and Escape takes the search out."""
-    view.open("#groups")
-    view.page.keyboard.press("/")
-    view.page.keyboard.type(PART)
-    view.at("#groups?search=truth%3D0.5")
-    view.until(
-        "!document.querySelector('p[role=status]').textContent.includes('sea')"
-    )
-    assert view.count == len(holding(truth, PART))
-    view.find("#search").press("Escape")
-    view.at("#groups")
-
-
 def test_left_out(
     show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +87,7 @@ def test_left_out(
     view = show(tmp_path / "report.html", "#groups")
     assert searched(view, "kettle").keys == ["small"]
     assert view.find("p[role=status]").inner_text() == (
-        "1 of 2 groups match; the transcripts of 1 group are not in this page and not searched"
+        "1 of 2 groups; the transcripts of 1 group are not in this page and not searched"
     )
     assert set(searched(view, "said of 0.5").keys) == {"small", "large"}
 
@@ -144,5 +110,32 @@ def test_damaged_text(browser: Browser, tmp_path: Path) -> None:
         view.open("#groups")
         assert set(searched(view, "kettle").keys) == {"g0", "g2"}
         status = view.find("p[role=status]").inner_text()
-        assert status == "2 of 3 groups match; those of 1 group cannot be read"
+        assert status == "2 of 3 groups; those of 1 group cannot be read"
         view.clean()
+
+
+def test_shared_words_and_snippets(show: Show, tmp_path: Path) -> None:
+    """A line that all groups share is not searched; a hit is shown in the table, and marked in the group."""
+    lines = []
+    for i in range(3):
+        record = group(
+            f"g{i}", rollout(f"Brew {i}: TEAPOT" * (i > 0)), rollout("no")
+        )
+        for trajectory in record["trajectories"]:
+            policy = {
+                "role": "system",
+                "content": "A teapot is never refunded.",
+            }
+            trajectory["messages"].insert(0, policy)
+        lines.append(record)
+    report(written(tmp_path / "in.jsonl", *lines), tmp_path / "r.html")
+    view = searched(show(tmp_path / "r.html", "#groups"), "teapot")
+    assert set(view.keys) == {"g1", "g2"}
+    assert "“teapot” also in the text that all groups share" in view.text
+    assert view.find(".cell.task mark").all_inner_texts() == ["TEAPOT"] * 2
+    assert "Brew 1: " in view.find(".cell.task .hit").first.inner_text()
+    view.find(".cell.key a").first.click()
+    view.settled().find("button").filter(has_text="first “teapot”").click()
+    assert view.page.evaluate("CSS.highlights.get('search').size") == 1
+    assert not searched(view, "zebra").keys
+    assert "No group matches" in view.text

@@ -70,9 +70,7 @@ class Truth:
         group = self.groups[i]
         figures = {
             "disagreement": group.disagreement,
-            "cost": group.cost_usd,
-            "latency": group.latency_s,
-            "at": group.time,
+            "cost_usd": group.cost_usd,
             "ordinal": i + 1,
             "tokens": group.usage["prompt_tokens"]
             + group.usage["completion_tokens"],

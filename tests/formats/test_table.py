@@ -49,7 +49,6 @@ def test_code() -> None:
             row.test,
             row.compute_key,
             row.finish,
-            row.refine,
         ):
             assert name is None or callable(code(name))
 

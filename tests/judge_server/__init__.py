@@ -20,11 +20,11 @@ Labels      reordered duplicate-same duplicate missing extra integer position
 Wrapping    fenced think prose decoy list plain-map
 Text        escapes
 Scores      ten of-ten-once percent fraction strings same mixed negative nan null-score bool-score
-No answer   cutoff crowded empty null-content refusal filter not-json no-choices html
+No answer   cutoff empty null-content refusal filter not-json no-choices html
             huge raw-escapes error-inside
 Decisions   leaning rounded declines leaves-out costs (several joined by `+`)
 Words       no-logprobs logprobs-refused five-logprobs top-1 maybe
-Forms       schema-null format-braces no-system
+Forms       no-system
 Refusals    keyed-refused schema-refused format-refused limit-refused limits-refused beside
             400 400-context 400-escapes 401 403 404 quota 500 502 529 429 429-bare 429-date
 Connection  drop half drip hang slow

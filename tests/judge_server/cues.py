@@ -156,13 +156,6 @@ def _refuse_form(ask: Ask) -> Reply:
     return refuse(400, message)
 
 
-def _without_form(
-    bad: Callable[[Ask], Reply], *forms: str
-) -> Callable[[Ask], Reply]:
-    """Answer well unless one of these forms is asked for."""
-    return lambda ask: (bad if ask.form in forms else good)(ask)
-
-
 def _refuse_system(ask: Ask) -> Reply:
     """Refuse as the template of Gemma does."""
     return (
@@ -202,14 +195,6 @@ def _refuse_limits(ask: Ask) -> Reply:
         if ask.limits
         else good(ask)
     )
-
-
-def _crowded(ask: Ask) -> Reply:
-    """Answer as llama.cpp does if a prompt fits a context of 10,000 tokens and leaves too little of it."""
-    if ask.prompt_tokens <= 5000:
-        return good(ask)
-    ask.completion_tokens = max(1, 10_000 - ask.prompt_tokens)
-    return complete(ask, '{"scores": {', finish="length")
 
 
 def _refuse_beside(ask: Ask) -> Reply:
@@ -264,7 +249,6 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "limit-refused": _refuse_limit,
     "limits-refused": _refuse_limits,
     "beside": _refuse_beside,
-    "crowded": _crowded,
     "no-logprobs": lambda ask: complete(ask, "Yes", "length"),
     "logprobs-refused": lambda ask: refuse(
         400, "'logprobs' is not supported with this model."
@@ -274,10 +258,6 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     ),
     "top-1": lambda ask: likely(ask, 1, Yes=0.7, No=0.3),
     "maybe": lambda ask: likely(ask, Maybe=0.99, Yes=0.004, No=0.003),
-    "schema-null": _without_form(_no_choices, "json_schema"),
-    "format-braces": _without_form(
-        lambda ask: complete(ask, "{}"), "json_schema", "json_object"
-    ),
     "no-system": _refuse_system,
     "error-inside": _fail_inside,
     "400": lambda ask: refuse(400, "We could not parse your request."),

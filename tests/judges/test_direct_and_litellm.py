@@ -532,20 +532,12 @@ def test_finish_reasons() -> None:
 
 
 def test_text_beside() -> None:
-    """An answer that is empty is read from its one tool call, or from where thoughts stand, and is marked so."""
-    call = {"id": "1", "type": "function", "function": {"name": "json", "arguments": "{1}"}}  # fmt: skip
+    """An answer that is empty is read from where thoughts stand, and is marked so."""
     readable: list[tuple[dict[str, Any], str]] = [
         ({"reasoning_content": "{2}"}, "{2}"),
         ({"reasoning": "{3}", "reasoning_content": None}, "{3}"),
-        ({"tool_calls": [call], "reasoning": "so"}, "{1}"),
-        ({"function_call": call["function"]}, "{1}"),
-        ({"tool_calls": [{"function": {"arguments": {"a": 1}}}]}, '{"a":1}'),
     ]
     none: list[dict[str, Any]] = [
-        {"tool_calls": [call, call]},
-        {"tool_calls": [None]},
-        {"tool_calls": {"function": 1}},
-        {"tool_calls": [{"function": {"arguments": ""}}]},
         {"reasoning": {"a": 1}, "reasoning_content": 5} | {"reasoning": ["x"]},
         {"thinking_blocks": [{"thinking": "{4}"}]},
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import json
 from collections.abc import Iterator
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.messages.pictures import read_picture
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Reply, Request, Usage
 from tests.judges.raw_server import answer, serving
-from tests.picture_judge import address, png
 from tests.values import opened
 
 # litellm and its clients warn at import and at exit
@@ -288,29 +285,3 @@ async def test_marked_for_the_cache() -> None:
         async with opened(resolve(settings)) as judge:
             await judge.ask(MARKED)
     assert b"cache" not in server.requests[0]
-
-
-async def test_marked_with_pictures() -> None:
-    """A request with a mark for the cache sends each of its pictures in its place."""
-    shots = [read_picture(address(png(at / 4, note=at))) for at in range(3)]
-    places = (100, MARKED.shared, MARKED.shared + 3)
-    pictures = tuple(zip(places, shots, strict=True))
-    async with serving(answer(200, json.dumps(WRITTEN).encode())) as server:
-        base = f"http://127.0.0.1:{server.port}"
-        settings = JudgeSettings("anthropic/m", base, api_key=KEY, timeout=30)
-        async with opened(resolve(settings)) as judge:
-            await judge.ask(replace(MARKED, pictures=pictures))
-    (message,) = json.loads(server.requests[0])["messages"]
-    seen = ""
-    placed = []
-    marks = []
-    for part in message["content"]:
-        marks.append("cache_control" in part)
-        if part["type"] == "text":
-            seen += part["text"]
-        else:
-            data = base64.b64decode(part["source"]["data"])
-            placed.append((len(seen), data))
-    assert seen == MARKED.user
-    assert placed == [(at, shot.data) for at, shot in pictures]
-    assert marks == [False, False, False, True, False, False, False]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.litellm import LitellmJudge
-from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.providers import Price, model_info
 from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.settings.models import JudgeSettings

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.litellm import LitellmJudge
-from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings

@@ -24,12 +24,11 @@ from ruler_cli.formats.reader import detect
 from ruler_cli.judging.exchange import exchange
 from ruler_cli.prompting.prompt import (
     build_layout,
-    criteria_parts,
     requests_of_pass,
 )
 from ruler_cli.scoring.parse_reply import DefectError, parse
 from ruler_cli.settings.models import AskSettings, InputSettings
-from ruler_cli.types import Group, Line, PassScores, Reply, Request
+from ruler_cli.types import Group, Line, Request
 from tests.conftest import Ruler, read
 from tests.judge_server import JudgeServer
 from tests.judge_server.asks import expected_value
@@ -398,37 +397,6 @@ def objects_group(value: Mapping[str, Any]) -> Any:
     line = Line(1, 0, orjson.dumps(value))
     reader = detect("in", [(line, dict(value))], InputSettings())
     return Group("g", reader.read(line))
-
-
-def test_parts() -> None:
-    """More criteria than a request takes are asked about in parts, and each value keeps its place."""
-    many = [Criterion(f"It holds c{i}x", weight=1 + i % 3) for i in range(150)]
-    marks = [{f"c{i}x": (i * k) % 5 / 4 for i in range(150)} for k in (1, 2, 3)]
-    group = objects_group(marked("g", *marks))
-    layout = build_layout(group, AskSettings(rubric=Rubric(many)))
-    (part,) = requests_of_pass(layout, AskSettings(), 0)
-    calls = exchange(layout, AskSettings(), part)
-    sizes = []
-    first = True
-    try:
-        request = next(calls)
-        while True:
-            sizes.append(len(request.criteria))
-            text = json.dumps(planted(request))
-            if len(sizes) == 2 and first:  # another order of the rollouts
-                text, first = "{}", False
-                sizes.pop()
-            request = calls.send(Reply(text))
-    except StopIteration as end:
-        result = end.value
-    assert isinstance(result, PassScores)
-    assert sizes == [50, 50, 50]
-    for rollout, values in zip(result.distinct, result.criteria, strict=True):
-        assert list(values) == list(marks[rollout].values())
-    assert [len(row or ()) for row in criteria_parts(Rubric(many), 32)] == [
-        15
-    ] * 10
-    assert all(len(row or ()) <= 64 for row in criteria_parts(Rubric(many), 2))
 
 
 def test_prefix_of_the_prompt(ruler: Ruler, source: Path) -> None:

@@ -86,9 +86,11 @@ def test_each(
     requests = server.requests()
     assert len(requests) == 6
     server.reset()
-    run = ruler("score", source, "five.jsonl", *judge(server, "five-logprobs"))
+    five = judge(server, "five-logprobs")
+    run = ruler("score", source, "five.jsonl", *five)
+    assert "use -p top_logprobs=5" in run.stderr
+    run = ruler("score", source, "five.jsonl", *five, "-p", "top_logprobs=5")
     assert run.returncode == 0, run.stderr
-    assert [asked["top_logprobs"] for asked in server.requests()].count(5) == 6
     assert all(
         asked["logprobs"] and asked["max_tokens"] == 1 for asked in requests
     )
@@ -150,7 +152,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("--set min_passes=2", "--set min_passes: has no meaning"),
     ("--set question=~", "--set question: is empty"),
     ("-m offline", "judge offline: has no probabilities of words"),
-    ("-m openai/o3", "thinks before it answers, and tells no probabilities"),
     (
         "-m offline --ask group --set question=Why?",
         "--set question: is put to no judge",

@@ -18,7 +18,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
 )
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
+from ruler_cli.types import GroupError, PassScores, Reply, Request
 from tests.scoring.replies import (
     Answer,
     bad,
@@ -27,7 +27,6 @@ from tests.scoring.replies import (
     good,
     long_group,
 )
-from tests.values import first_request
 
 
 def asked(
@@ -90,37 +89,16 @@ def test_answer_that_does_not_fit() -> None:
     assert end.target < layout.tokens * 2000 / 1990
 
 
-def ending(*, context: int = 0, most: int = 0) -> Answer:
-    """An answer that is cut off at the end of the context, or at so many tokens."""
-
-    def answer(request: Request) -> Reply:
-        prompt = request.size // 4
-        return Reply(
-            "{", Usage(prompt, most or context - prompt, 0, 1), truncated=True
-        )
-
-    return answer
-
-
-def test_no_context_left_for_the_answer() -> None:
-    """A group that leaves too little context for its answer is shown in parts; no other cut overflows."""
+def test_cut_off() -> None:
+    """An answer that is cut off is asked for with twice the tokens, and is given up after three times."""
     layout = build_layout(long_group(), AskSettings())
     (part,) = requests_of_pass(layout, AskSettings(), 0)
-    context = first_request(layout, AskSettings()).size // 4 + 60
-    requests, end = asked(ending(context=context), layout=layout, part=part)
-    assert isinstance(end, Overflow)
-    assert (len(requests), end.limit, end.error.kind) == (3, context, "reply")
-    assert end.target < layout.tokens * 0.8
-    (request,), pass_scores = asked(
-        good, layout=layout, part=part, state=end.state
-    )
-    assert isinstance(pass_scores, PassScores)
-    assert request.max_output_tokens is None
-    runaway = [ending(most=most) for most in (500, 1000, 2000)]
-    for answers in ([ending(most=100)], runaway, [cut(0)]):
-        _, end = asked(*answers, layout=layout, part=part)
-        assert isinstance(end, GroupError)
-        assert "cut off three times" in end.reason
+    requests, end = asked(cut(0), cut(0), cut(0), layout=layout, part=part)
+    assert isinstance(end, GroupError)
+    assert "cut off three times" in end.reason
+    limits = [request.max_output_tokens for request in requests]
+    assert limits == [None, 2 * 10, 2 * 10]
+    assert len({request.labels for request in requests}) == 3
 
 
 def scores(request: Request, *values: object) -> str:
@@ -177,22 +155,16 @@ def test_cuts_and_refusals_of_old_ledgers() -> None:
     layout = build_layout(long_group(), AskSettings())
     (part,) = requests_of_pass(layout, AskSettings(), 0)
 
-    def complete_but_one(request: Request) -> Reply:
-        text = scores(request, 0.25, 0.5)
-        return Reply(
-            text[: text.rindex(", {")], Usage(100, 50, 0, 1), truncated=True
-        )
-
     keys = []
     for answers in (
-        (complete_but_one, complete_but_one, good),
+        (cut(1), good),
         (lambda _: Reply("", refusal="no"), good),
     ):
         requests, end = asked(*answers, layout=layout, part=part)
         assert isinstance(end, PassScores)
         keys += [key_of("m", {}, request).hex() for request in requests]
-    assert len(set(keys)) == 4  # both begin with the same request
+    assert len(set(keys)) == 3  # both begin with the same request
     assert (
         blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
-        == "7606c33aae6fba38"
+        == "4bcfef3915b8d4dc"
     )

@@ -1,4 +1,4 @@
-"""Forms of an answer, and of a request, that an endpoint cannot do: the next one is found, and kept for the run."""
+"""Templates without a system role: both messages are sent as one of the user, for the rest of the run."""
 
 from __future__ import annotations
 
@@ -9,63 +9,13 @@ import pytest
 
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, Picture, Reply, Request
-from tests.conftest import Ruler, group, read, write
+from ruler_cli.types import Picture, Reply, Request
+from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
 
 GROUPS = [group(f"g{at}", 0.1, 0.9) for at in range(30)]
-
-
-def scores(path: Path) -> list[list[float | None]]:
-    """Return the scores of each record of OUTPUT."""
-    return [
-        [entry["reward"] for entry in row["trajectories"]] for row in read(path)
-    ]
-
-
-@pytest.mark.parametrize("groups", [1, 2, 30])
-@pytest.mark.parametrize(
-    ("cue", "asked"),
-    [
-        ("schema-null", "json_object"),
-        ("format-braces", "none"),
-    ],
-)
-def test_next_form(
-    cue: str,
-    asked: str,
-    groups: int,
-    ruler: Ruler,
-    server: JudgeServer,
-    tmp_path: Path,
-) -> None:
-    """A form that never brings a usable reply is given up, no group fails by it, and the ledger has the answers."""
-    source = write(tmp_path / "in.jsonl", GROUPS[:groups])
-    judge = ("-m", f"hosted_vllm/{cue}", "--api-base", server.base)
-    few = ("--set", "retries=0", "-c", "8")
-    for _ in range(2):
-        run = ruler("score", source, "out.jsonl", *judge, *few)
-        assert run.returncode == 0, run.stderr
-        assert scores(tmp_path / "out.jsonl") == [[0.1, 0.9]] * groups
-    forms = server.stats()["by_format"]
-    assert forms[asked] >= groups  # and the second run asked nothing
-    assert sum(forms.values()) - forms[asked] <= 60
-
-
-def test_no_form_helps(
-    ruler: Ruler, server: JudgeServer, tmp_path: Path
-) -> None:
-    """If no form brings a usable reply the group fails, the first form is kept, and the calls are bounded."""
-    source = write(tmp_path / "in.jsonl", GROUPS[:1])
-    judge = ("-m", "hosted_vllm/not-json", "--api-base", server.base)
-    run = ruler("score", source, "out.jsonl", *judge)
-    assert run.returncode == 1
-    assert "could not be used 4 times" in run.stderr
-    forms = server.stats()["by_format"]
-    assert (forms["json_object"], forms["none"]) == (1, 1)
-    assert sum(forms.values()) <= 12
 
 
 def test_merged_messages(
@@ -139,32 +89,3 @@ async def test_wordings() -> None:
             (only,) = json.loads(server.requests[-1])["messages"]
             texts = [part.get("text") for part in only["content"]]
             assert texts == ["Grade.\n\nsee ", None, "it"]
-
-
-@pytest.mark.anyio
-async def test_outage_is_no_form() -> None:
-    """An endpoint that is down keeps the form that it is asked for."""
-    good = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
-    healthy = False
-
-    def serve(_: bytes) -> bytes:
-        return (
-            answer(200, good)
-            if healthy
-            else answer(500, b"Internal Server Error")
-        )
-
-    request = Request("Grade.", "?", ("abcd",))
-    async with (
-        serving(serve) as server,
-        opened(resolve(JudgeSettings("mine", server.base))) as judge,
-    ):
-        for _ in range(12):
-            assert isinstance(await judge.ask(request), CallError)
-        assert len(server.requests) == 12
-        healthy = True
-        await judge.ask(request)
-    assert (
-        json.loads(server.requests[-1])["response_format"]["type"]
-        == "json_schema"
-    )

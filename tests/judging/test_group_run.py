@@ -7,7 +7,6 @@ from typing import get_args
 
 import anyio
 
-from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.exchange import CORRECTIONS
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.scoring.batch import BatchStatistics
@@ -91,9 +90,6 @@ ANSWERED: dict[str, list[Answer]] = {
     "refused": [refusal, good],
     "cut off": [cut(2), good],
     "cut off twice": [cut(1), cut(2), good],
-    "a rest without scores": [cut(1), cut(1), bad, good],
-    "a refused rest": [cut(1), cut(1), refusal, good],
-    "prose for the rest": [cut(1), cut(1), lambda _: reply("prose"), good],
     "a draft": [ending(" But wait, on reflection"), good],
     "cut off at its end": [ending("")],
 }
@@ -108,9 +104,8 @@ def test_answered() -> None:
         assert usage == Usage(
             100 * len(answers), 10 * len(answers), 0, len(answers)
         )
-        wholes = [request for request in requests if len(request.labels) == 3]
-        labels = {label for request in wholes for label in request.labels}
-        assert len(labels) == 3 * len(wholes), name
+        labels = {label for request in requests for label in request.labels}
+        assert len(labels) == 3 * len(requests), name
         asked[name] = requests
     first, second = asked["with a defect"]
     assert "1 of 3 ids had no score" in second.user
@@ -118,11 +113,6 @@ def test_answered() -> None:
     first, second = asked["cut off"]
     assert (first.max_output_tokens, second.max_output_tokens) == (None, 20)
     assert "cut off" in second.user
-    # complete entries count, and only the others are asked for
-    _, second, third = asked["cut off twice"]
-    assert third.labels == second.labels[2:]
-    assert blocks(third.user) == blocks(second.user)
-    assert all(f"{label} " in third.user for label in second.labels[:2])
 
 
 def test_failed() -> None:

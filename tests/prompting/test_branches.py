@@ -105,24 +105,16 @@ def whole(user: str) -> dict[str, str]:
 def requests(
     layout: PromptLayout, ask: AskSettings
 ) -> list[tuple[Request, Request]]:
-    """Every request of two passes, with and without blocks: as first asked, as corrected, and for missing labels."""
+    """Every request of two passes, with and without blocks: as first asked and as corrected."""
     parts = [
         part for at in (0, 1) for part in requests_of_pass(layout, ask, at)
     ]
     made = []
     for part in parts:
-        labels = write_prompt(layout, ask, part).labels
-        stand = dict.fromkeys(labels[1:], ((0.5,), "fine"))
-        for state, given_before in (
-            (None, None),
-            (ExchangeState(1, "Again."), None),
-            (None, stand),
-        ):
+        for state in (None, ExchangeState(1, "Again.")):
             with without_blocks():
-                plain = write_prompt(layout, ask, part, state, given_before)
-            made.append(
-                (write_prompt(layout, ask, part, state, given_before), plain)
-            )
+                plain = write_prompt(layout, ask, part, state)
+            made.append((write_prompt(layout, ask, part, state), plain))
     return made
 
 

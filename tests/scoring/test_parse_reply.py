@@ -17,7 +17,6 @@ from ruler_cli.scoring.parse_reply import (
     DefectError,
     ScaleError,
     parse,
-    parse_complete,
 )
 from tests.values import values
 
@@ -311,10 +310,6 @@ def test_drafts(subtests: pytest.Subtests) -> None:
             with pytest.raises(error) as raised:
                 parse(text, LABELS)
             assert (type(raised.value) is CutOffError) is (text in CUT_OFF)
-            assert (
-                parse_complete(text, LABELS).items()
-                <= {"bcdf": ((0.25,), "so"), "ghjk": ((1.0,), "so")}.items()
-            )
 
 
 def test_whole(subtests: pytest.Subtests) -> None:
@@ -377,10 +372,8 @@ HOSTILE = {
 def test_hostile(subtests: pytest.Subtests) -> None:
     """A hostile reply is a defect within seconds."""
     for name, text in HOSTILE.items():
-        with subtests.test(name=name):
-            with pytest.raises(DefectError):
-                parse(text, LABELS)
-            parse_complete(text, LABELS)
+        with subtests.test(name=name), pytest.raises(DefectError):
+            parse(text, LABELS)
 
 
 @given(values | st.text(max_size=30))
@@ -392,7 +385,6 @@ def test_anything(value: Any) -> None:
     ):
         with suppress(DefectError):
             parse(text, LABELS)
-        parse_complete(text, LABELS)
 
 
 scores = (
@@ -421,18 +413,6 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
     )
 
 
-@given(st.sampled_from([GOOD, KEYED]), st.floats(0, 1))
-def test_cut_anywhere(text: str, share: float) -> None:
-    """Only complete entries of a reply that was cut off count, from a list and from an object."""
-    end = round(share * (len(text) - 1))
-    result = parse_complete(text[:end], LABELS)
-    assert set(result.items()) <= {
-        ("bcdf", ((0.25,), "so")),
-        ("ghjk", ((1.0,), "so")),
-    }
-    assert ("bcdf" in result) is (end > text.index("}"))
-
-
 SLIPS = "\"'{}[],:\\/#\n\u200b "
 """Characters that a damage inserts: all that a mend looks at."""
 
@@ -457,26 +437,3 @@ def test_damaged(text: str, data: st.DataObject, times: int) -> None:
                 (0.25,),
                 (1.0,),
             ]
-
-
-def test_cut_doubtful() -> None:
-    """A cut-off reply on another scale, with two scores for an id, or in a thought has no entries."""
-    cut = '{"scores": [' + json.dumps(entry("bcdf", 8)) + ", {"
-    assert parse_complete(cut, LABELS) == {}
-    double = (
-        '{"scores": ['
-        + json.dumps(entry("bcdf", 0.8))
-        + ","
-        + json.dumps(entry("bcdf", 0.9))
-    )
-    assert parse_complete(double, LABELS) == {}
-    assert (
-        parse_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
-    )
-    assert parse_complete("<think>" + GOOD, LABELS) == {}
-    assert parse_complete("no verdict", LABELS) == {}
-    assert parse_complete(f"Try {GOOD} so the final", LABELS) == {}
-    nested = GOOD.replace('"so"', f'"so", "details": {answer(1, 0)}', 1)
-    assert parse_complete(f"Try {answer(1, 0)} or {nested[:-2]}", LABELS) == {
-        "bcdf": ((0.25,), "so"), "ghjk": ((1.0,), "so")
-    }  # fmt: skip

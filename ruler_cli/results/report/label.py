@@ -32,7 +32,6 @@ LABEL_SCRIPTS = (
     "base.js",
     "turns.js",
     "turnlist.js",
-    "answers.js",
     "label.js",
 )
 LABEL_STYLES = ("report.css", "group.css", "label.css")

@@ -58,43 +58,29 @@ _DECIMALS = 9
 """Decimals of a figure: the noise of the last digits does not compress."""
 _NAME = 255
 """Characters of the file's name in the page."""
+_BASE = ("vendor/lib.js", "base.js", "charts.js")
 SCRIPTS = (
-    "vendor/lib.js",
-    "base.js",
-    "theme.js",
+    *_BASE,
     "conditions.js",
     "strip.js",
-    "plots.js",
-    "charts.js",
     "overview.js",
-    "search.js",
-    "filters.js",
-    "presets.js",
-    "takeaway.js",
-    "table.js",
     "turns.js",
     "turnlist.js",
     "marks.js",
-    "rollouts.js",
-    "grouphead.js",
+    "search.js",
+    "filters.js",
+    "table.js",
     "group.js",
     "app.js",
 )
 """The page's scripts in the order in which they run: each may use those before it."""
 _FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
-STYLES = ("report.css", "overview.css", "group.css", "marks.css")
+STYLES = ("report.css", "overview.css", "group.css")
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
-TREND_SCRIPTS = (
-    "vendor/lib.js",
-    "base.js",
-    "theme.js",
-    "plots.js",
-    "charts.js",
-    "trend.js",
-)
-TREND_STYLES = ("report.css", "overview.css", "trend.css")
+TREND_SCRIPTS = (*_BASE, "trend.js")
+TREND_STYLES = ("report.css", "overview.css")
 
 
 def as_json(value: Any) -> bytes:
@@ -517,8 +503,7 @@ def web_files(names: Iterable[str]) -> list[str]:
 def _policy(scripts: Iterable[str]) -> str:
     """Return the Content Security Policy: these scripts run, pictures are in the page, and nothing is ever loaded.
 
-    A worker has its program from the page. The one policy of trusted types makes the address of that program and of
-    no other, and the scripts of the page take its name before anything else could.
+    No script may make a program of text.
     """
     digests = [sha256(script.encode()).digest() for script in scripts]
     hashes = " ".join(
@@ -526,5 +511,5 @@ def _policy(scripts: Iterable[str]) -> str:
     )
     return (
         f"default-src 'none'; script-src {hashes}; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
-        "form-action 'none'; worker-src blob:; require-trusted-types-for 'script'; trusted-types ruler-search"
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )

@@ -107,7 +107,7 @@ def _chat_bodies(judge: JudgeSettings) -> Callable[[Request], bytes]:
     model = model_at_endpoint(judge)
     at_openai = judge.model.startswith("openai/")
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
-    answer_format = replace(first_format(judge, address), stream=False)
+    answer_format = first_format(judge, address)
     if lacks_chat(judge.model) and not judge.api_base:
         raise UsageError(
             "is answered at /v1/responses only, and a batch is written for chat completions",

@@ -160,9 +160,8 @@ def test_content_policy(tmp_path: Path, target: Path) -> None:
         "style-src": "'unsafe-inline'",
         "base-uri": "'none'",
         "form-action": "'none'",
-        "worker-src": "blob:",
         "require-trusted-types-for": "'script'",
-        "trusted-types": "ruler-search",
+        "trusted-types": "'none'",
     }
 
 

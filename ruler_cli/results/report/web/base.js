@@ -1,22 +1,9 @@
 "use strict";
 // What all scripts of the pages share: reading the data, showing foreign text and numbers, files, routes.
 
-/** @typedef {[number|null, number|null]} Range from and to, both in it; null: open */
-/**
- * @typedef {Object} Conditions what the groups of a table fulfil; every member may be missing
- * @property {string[]} [where] one of live, tied, disputed, unreliable, apart, scored, failed, unmarked, and one of the words of marks.js
- * @property {string[]} [kind] one of these kinds of failure
- * @property {string[]} [flag] one of these flags
- * @property {string[]} [mark] one of these marks, on the group or a rollout
- * @property {[string, string][]} [field] fields of the record, each a path and the value that a rollout has there
- * @property {string} [search] words, each somewhere in the group's key, task, reason, explanations or transcripts
- * @property {string} [sort] a column, with "-" before it: descending
- * Each name of RANGES may hold a {@link Range}.
- */
-
 const html = lib.htm.bind(lib.h);
 
-/** What a page of two files (compare.js) puts in the place of the report's own: `views`, the parts `About` and `Failure`, `legend`, heights of `rows`. */
+/** What a page of two files (compare.js) puts in the place of the report's own: the Overview, About, Failure, a legend, a Strip. */
 const instead = {};
 
 // ---- Reading --------------------------------------------------------------------------------------
@@ -66,15 +53,6 @@ async function textOf(row, rows = opened.rows) {
   return text;
 }
 
-/**
- * The positions of each rollout by pass, as the middles of the bins of the chart in which they count; null if
- * they do not: `shown` is how many rollouts the judge saw, if the file says so.
- */
-function middles(slots, shown) {
-  const middle = (place) => (place === 0 || place === shown - 1 ? Number(place > 0) : (2 * place - 1) / (2 * (shown - 2)));
-  return slots.map((each) => (shown > 1 && each.length ? each.map((at) => middle(Math.round(at * (shown - 1)))) : null));
-}
-
 /** Where each text stands in their block, and its size, from the sizes; they are a line each, and one of size 0 is none. */
 function spansOf(sizes) {
   let end = 0;
@@ -91,25 +69,17 @@ function columnsOfRows(data) {
   const ranks = new Map(ranked.map((ordinal, rank) => [ordinal, rank]));
   const columns = { telling: rows.map((row) => ranks.get(row.ordinal)), text: spansOf(texts), fields, values };
   for (const name of Object.keys(rows[0])) columns[name] = rows.map((row) => row[name]);
-  const mean = (of) => (of.length ? of.reduce((sum, one) => sum + one, 0) / of.length : null);
-  columns.places = columns.slots.map((slots) => slots.map(mean));
-  columns.at = columns.judged_at.map((at) => (at === null ? null : Date.parse(at) / 1000));
+  columns.tokens = columns.usage.map((usage) => usage.prompt_tokens + usage.completion_tokens);
   if (columns.b_scores) {
     columns.order = columns.pairs.map((pairs, i) => (pairs ? columns.against[i] / pairs : null));
     columns.flags = columns.flags.map((flags, i) => [...new Set([...flags, ...columns.b_flags[i]])]);
-  }
-  for (const side of columns.b_scores ? ["", "b_"] : [""]) {
-    columns[`${side}cost`] = columns[`${side}cost_usd`];
-    columns[`${side}latency`] = columns[`${side}latency_s`];
-    columns[`${side}slots`] = columns[`${side}slots`].map((slots, i) => middles(slots, columns[`${side}shown`][i]));
-    columns[`${side}tokens`] = columns[`${side}usage`].map((usage) => usage.prompt_tokens + usage.completion_tokens);
   }
   columns.middle = rewardScale({ ...data, rows: columns });
   return columns;
 }
 
-/** Read the data and `show` them in an element; where that fails the page, a `what`, says so. `idle` runs once it is drawn. */
-async function openPage(show, { what = "report", idle = () => {} } = {}) {
+/** Read the data and `show` them in an element; where that fails the page, a `what`, says so. */
+async function openPage(show, what = "report") {
   const stand = document.getElementById("app");
   const root = document.createElement("div");
   let data = null;
@@ -123,10 +93,7 @@ async function openPage(show, { what = "report", idle = () => {} } = {}) {
   root.id = "app";
   stand.replaceWith(root);
   show(data, root);
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    document.documentElement.dataset.ready = "1";
-    idle();
-  }));
+  requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.ready = "1"; }));
 }
 
 /** The data once it is read (app.js), so that `textOf(row)` needs no second argument. */
@@ -138,6 +105,16 @@ let reading = null;
 function explanations() {
   reading ??= decode("said");
   return reading;
+}
+
+/** What was worked out once from the rows of a page, by its name. */
+const memory = new WeakMap();
+
+function once(rows, name, work) {
+  if (!memory.has(rows)) memory.set(rows, new Map());
+  const held = memory.get(rows);
+  if (!held.has(name)) held.set(name, work());
+  return held.get(name);
 }
 
 // ---- Showing --------------------------------------------------------------------------------------
@@ -163,7 +140,7 @@ const formats = new Map();
 function number(x, digits) {
   if (x === null || x === undefined || !Number.isFinite(x)) return NONE;
   if (!formats.has(digits)) {
-    const options = { minimumFractionDigits: digits ?? 0, maximumFractionDigits: digits ?? 3 };
+    const options = { minimumFractionDigits: digits ?? 0, maximumFractionDigits: digits ?? 3, signDisplay: "negative" };
     formats.set(digits, new Intl.NumberFormat("en-US", options));
   }
   return formats.get(digits).format(x);
@@ -180,14 +157,11 @@ function bytes(x) {
   return `${number(x / 1024 ** power, 1)} ${["KiB", "MiB", "GiB", "TiB"][power - 1]}`;
 }
 
-/** Seconds in the unit that fits: "0.82 s", "14.2 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+/** Seconds in the unit that fits: "0.82 s", "14.2 s", "3.3 min", "2.1 h". */
 function seconds(x) {
   if (x === null || x === undefined) return NONE;
   if (x < 60) return `${number(x, x < 10 ? 2 : 1)} s`;
-  const whole = Math.round(x);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+  return x < 3600 ? `${number(x / 60, 1)} min` : `${number(x / 3600, 1)} h`;
 }
 
 /** US dollars: two digits from a dollar on, else enough to see the first two that count. */
@@ -195,12 +169,6 @@ function usd(x) {
   if (x === null || x === undefined) return NONE;
   if (x === 0 || Math.abs(x) >= 1) return `$${number(x, 2)}`;
   return `$${number(x, Math.min(8, 1 - Math.floor(Math.log10(Math.abs(x)))))}`;
-}
-
-/** Seconds since 1970 as a date and time of day in UTC: "2026-11-21 14:00:05". */
-function moment(x) {
-  if (x === null || x === undefined || Math.abs(x) > 8.64e12) return NONE;
-  return new Date(x * 1000).toISOString().slice(0, 19).replace("T", " ");
 }
 
 /** Hand a text of JSON lines to the browser as a file. */
@@ -212,29 +180,36 @@ function download(text, name) {
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }
 
+// ---- The frame of a page --------------------------------------------------------------------------
+
+/** Whether the page is printed, and what draws it anew. */
+const paper = { printing: false };
+
+/** Draw the page by this function, now and on paper. */
+function showing(draw) {
+  for (const [name, printing] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(name, () => {
+      paper.printing = printing;
+      draw();
+    });
+  }
+  draw();
+}
+
+/** What was found in the file, when the page was made, and what was left out of it, and by which rule. */
+function Found({ data }) {
+  const made = data.made.slice(0, 16).replace("T", " ");
+  return html`<p class="found">${visible(data.found)} · made ${visible(made)} UTC</p>
+    ${data.left_out && html`<p class="left-out">${visible(data.left_out)}</p>`}`;
+}
+
 // ---- Routes ---------------------------------------------------------------------------------------
 
-const WORDS = ["where", "kind", "flag", "mark"];
 const FIELD = "field."; // before the path of a field
-const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency", "at", "ordinal", "passes"];
+const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement"];
 /** Ranges over rollouts, and the column that holds a list of them for each group. */
-const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "slots", spread: "spreads" };
-const RANGES = [...GROUP_RANGES, ...Object.keys(ROLLOUT_RANGES)];
-
-/** Text in which lone surrogates became U+FFFD, as in the data. */
-const wellFormed = (text) => String(text).replace(/\p{Cs}/gu, "\ufffd");
-
-/** encodeURIComponent for any text: it refuses lone surrogates. */
-const encode = (text) => encodeURIComponent(wellFormed(text));
-
-/** decodeURIComponent for any text: what is no encoding stays as it is. */
-function unencode(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
+const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes" };
+const rangeNames = () => [...GROUP_RANGES, ...Object.keys(ROLLOUT_RANGES)];
 
 /** "0.4..0.45", "0.4..", "..1" or "3" as a Range; null for anything else. */
 function readRange(text) {
@@ -245,27 +220,22 @@ function readRange(text) {
   return range.every((end) => end === null || Number.isFinite(end)) ? range : null;
 }
 
-/** The pairs of a query: "a=1&b" → [["a", "1"], ["b", ""]]. */
-function pairs(query) {
-  return query.split("&").filter(Boolean).map((part) => {
-    const at = part.indexOf("=");
-    return at < 0 ? [unencode(part), ""] : [unencode(part.slice(0, at)), unencode(part.slice(at + 1))];
-  });
-}
-
 /** The fields of conditions with another value of one; without a value it is taken out. */
 function withField({ field = [] }, path, value) {
   return [...field.filter(([other]) => other !== path), ...(value ? [[path, value]] : [])];
 }
 
-/** Conditions of a query, and under `unread` the parts that say nothing we know. */
+/**
+ * Conditions of a query: `where`, words that are all true of a group (conditions.js); ranges by their names; `field`,
+ * paths and values; `search` and `sort`. Under `unread` are the parts that say nothing we know.
+ */
 function readConditions(query) {
   const conditions = {};
   const unread = [];
-  for (const [name, value] of pairs(query)) {
-    const range = RANGES.includes(name) ? readRange(value) : null;
+  for (const [name, value] of new URLSearchParams(query)) {
+    const range = rangeNames().includes(name) ? readRange(value) : null;
     if (range) conditions[name] = range;
-    else if (WORDS.includes(name) && value) conditions[name] = [...(conditions[name] ?? []), value];
+    else if (name === "where" && value) conditions.where = [...(conditions.where ?? []), value];
     else if (name === "search" || name === "sort") conditions[name] = value;
     else if (name.startsWith(FIELD) && value) conditions.field = withField(conditions, name.slice(FIELD.length), value);
     else unread.push(value ? `${name}=${value}` : name);
@@ -273,64 +243,44 @@ function readConditions(query) {
   return { conditions, unread };
 }
 
-/** Conditions as a query; members that are empty, null or unknown are left out. */
-function writeConditions(conditions) {
-  const parts = [];
-  for (const name of WORDS) for (const word of [conditions[name] ?? []].flat()) parts.push(`${name}=${encode(word)}`);
-  for (const name of RANGES) {
+/** The hash of the table with these conditions; those that are empty or null are left out. */
+function link(conditions) {
+  const query = new URLSearchParams();
+  for (const word of conditions.where ?? []) query.append("where", word);
+  for (const name of rangeNames()) {
     const range = conditions[name];
-    if (range?.some((end) => Number.isFinite(end))) parts.push(`${name}=${range[0] ?? ""}..${range[1] ?? ""}`);
+    if (range) query.append(name, `${range[0] ?? ""}..${range[1] ?? ""}`);
   }
-  for (const [path, value] of conditions.field ?? []) parts.push(`${FIELD}${encode(path)}=${encode(value)}`);
-  for (const name of ["search", "sort"]) if (conditions[name]) parts.push(`${name}=${encode(conditions[name])}`);
-  return parts.join("&");
+  for (const [path, value] of conditions.field ?? []) query.append(FIELD + path, value);
+  for (const name of ["search", "sort"]) if (conditions[name]) query.append(name, conditions[name]);
+  return query.size ? `#groups?${query}` : "#groups";
 }
-
-/** The pages that an address names without more than their name; the first for any other address. */
-const PLAIN_PAGES = ["overview"];
 
 const route = {
   /** What a hash asks for. `nth` tells groups of the same key apart, 1 the first; `id` is that of a rollout. */
   parse(hash) {
     const text = hash.replace(/^#/, "");
     if (text === "groups" || text.startsWith("groups?")) return { page: "groups", ...readConditions(text.slice(7)) };
-    if (!text.startsWith("group=")) {
-      return { page: PLAIN_PAGES.find((page) => page === text) ?? PLAIN_PAGES[0], conditions: {}, unread: [] };
-    }
-    const asked = new Map(pairs(text));
-    const whole = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : undefined);
-    const view = ["side", "one"].find((v) => v === asked.get("view"));
-    return { page: "group", key: asked.get("group"), nth: whole("nth"), id: asked.get("id") || undefined, view,
-             rollout: whole("rollout"), against: whole("against"), conditions: {}, unread: [] };
+    if (!text.startsWith("group=")) return { page: "overview", conditions: {}, unread: [] };
+    const asked = new URLSearchParams(text);
+    return { page: "group", key: asked.get("group"), nth: Number(asked.get("nth") ?? 1), id: asked.get("id"), conditions: {} };
   },
 
-  /** The hash of a route, in one spelling: what parse gives back. */
-  format(r) {
-    if (r.page === "groups") return link(r.conditions ?? {});
-    if (r.page !== "group") return `#${r.page}`;
-    const rest = ["nth", "id", "view", "rollout", "against"].filter((name) => r[name] !== undefined && r[name] !== null);
-    return `#group=${encode(r.key)}` + rest.map((name) => `&${name}=${encode(r[name])}`).join("");
+  /** The hash of the page of a group. */
+  format({ key, nth, id }) {
+    return `#${new URLSearchParams({ group: key, ...(nth > 1 && { nth }), ...(id && { id }) })}`;
   },
 };
 
-/** The hash of the table with these conditions; a word may stand alone: `link({where: "tied"})`. */
-function link(conditions) {
-  const query = writeConditions(conditions);
-  return query ? `#groups?${query}` : "#groups";
-}
-
 // ---- Groups by key --------------------------------------------------------------------------------
-
-const byKey = new WeakMap();
 
 /** The rows of each key: a Map, as a key may be "__proto__". */
 function rowsByKey(rows) {
-  if (!byKey.has(rows)) {
+  return once(rows, "keys", () => {
     const found = new Map();
     rows.key.forEach((key, i) => (found.has(key) ? found.get(key).push(i) : found.set(key, [i])));
-    byKey.set(rows, found);
-  }
-  return byKey.get(rows);
+    return found;
+  });
 }
 
 /** Which of the groups of its key row i is, from 1, and how many there are. */
@@ -347,8 +297,7 @@ function rowOf(rows, { key, nth, id }) {
   return id && !has(named) ? (same.find(has) ?? named) : named;
 }
 
-/** The hash of row i's page; `rest` may hold id, view, rollout and against. */
-function groupHash(rows, i, rest = {}) {
-  const [nth] = nthOfKey(rows, i);
-  return route.format({ ...rest, page: "group", key: rows.key[i], nth: nth > 1 ? nth : undefined });
+/** The hash of row i's page, at the rollout of an id. */
+function groupHash(rows, i, id) {
+  return route.format({ key: rows.key[i], nth: nthOfKey(rows, i)[0], id });
 }

@@ -1,72 +1,118 @@
 "use strict";
-// What the conditions of a table mean: which rows fulfil them, in which order, and how to say them.
+// What the conditions of a table mean: the words that are true of a group, which rows fulfil conditions, in which order.
+
+/**
+ * What can be true of a group: by its word in an address its name, what it means, how bad it is, and the sort that
+ * shows the worst first. It is a chip of the table, and with a third part a flag too.
+ */
+const WORDS = {
+  failed: ["failed", "asked about, and no rollout has a score", "bad"],
+  suspect: ["suspect", "a rollout has text that addresses the judge", "bad"],
+  disputed: ["disputed", "the judge orders a quarter or more of the pairs against their rewards", "warn", "-disagreement"],
+  flawed: ["flawed positives", "a rollout with a high reward has the lowest score of its group, below one with a low reward", "warn", "-flawed"],
+  near: ["near misses", "a rollout with a low reward has the highest score of its group, above one with a high reward", "warn", "-near"],
+  unreliable: ["low reliability", "its scores are more noise than signal", "warn", "reliability"],
+  apart: ["far apart", "its best score is 0.5 or more above its worst", "plain"],
+  tied: ["tied", "its scores are equal, or not told apart beyond the judge's noise: no signal for a trainer", "plain"],
+  live: ["live", "its scores differ by more than the judge's noise: a trainer learns from it"],
+  unmarked: ["not judged", "it has no annotation of ruler", "plain"],
+  degraded: ["degraded", "a pass or a judge brought no scores; the others count", "plain"],
+  escalated: ["escalated", "the stronger judge scored it", "plain"],
+  windows: ["windows", "shown to the judge in parts", "plain"],
+  shortened: ["shortened", "what is too long was shown shortened", "plain"],
+  pictures_left_out: ["pictures left out", "judged without some of its pictures", "plain"],
+  alone: ["alone", "one rollout only: nothing to compare", "plain"],
+  cached: ["cached", "all replies came from the ledger"],
+  reply: ["unusable reply", "failed: the judge answered, and nothing usable"],
+  transport: ["judge failed", "failed: the judge could not be reached, or answered with an error"],
+  refused: ["judge refused", "failed: the judge or its provider rejected the request"],
+  too_long: ["too long", "failed: it does not fit into the judge's context"],
+  input: ["nothing to judge", "failed: there is nothing in it to judge"],
+  budget: ["cost cap", "failed: --max-cost was reached first"],
+  interrupted: ["interrupted", "failed: the run was stopped first"],
+  reviewed: ["reviewed", "somebody has looked at it"],
+  unreviewed: ["unreviewed", "nobody has looked at it yet"],
+  good: ["good", "somebody has marked a rollout as good"],
+  bad: ["bad", "somebody has marked a rollout as bad"],
+  noted: ["with a note", "there is a note on it or on one of its rollouts"],
+};
+/** Reasons for a look (highlights.py) that have another word here. */
+const REASONS = { disagrees: "disputed", unsure: "unreliable", spread: "apart" };
+/** Of these a group is one. */
+const STATES = ["failed", "live", "tied", "unmarked"];
+
+const aboutWord = (word) => (Object.hasOwn(WORDS, word) ? WORDS[word] : [visible(word), ""]);
+
+/**
+ * How a group's scores contradict its rewards, `{flawed, near}`: the distance from the lowest rollout that passed up to
+ * the highest that failed. `flawed` if the one that passed is the lowest of the group, `near` if the one that failed
+ * is the highest; else null.
+ */
+function gapOf({ scores, labels, middle }, i) {
+  const passed = [];
+  const failed = [];
+  scores[i].forEach((score, r) => {
+    const label = labels[i][r];
+    if (score !== null && label !== null && middle !== null) (label > middle ? passed : failed).push(score);
+  });
+  const gap = passed.length && failed.length ? Math.max(...failed) - Math.min(...passed) : 0;
+  return {
+    flawed: gap > 0 && Math.min(...passed) <= Math.min(...failed) ? gap : null,
+    near: gap > 0 && Math.max(...failed) >= Math.max(...passed) ? gap : null,
+  };
+}
+
+const gapsOf = (rows) => once(rows, "gaps", () => rows.key.map((_, i) => gapOf(rows, i)));
+
+/** The words that are true of each row by the file itself, those of WORDS in its order. */
+function wordsOfRows(rows) {
+  const places = new Map(Object.keys(WORDS).map((word, place) => [word, place]));
+  const place = (word) => places.get(word) ?? places.size;
+  return once(rows, "words", () => rows.key.map((_, i) => {
+    const { status, live, tied, kind, reasons, flags } = rows;
+    const gap = gapsOf(rows)[i];
+    const words = [status[i], live[i] && "live", tied[i] && "tied", kind[i], gap.flawed && "flawed", gap.near && "near", ...flags[i],
+                   ...reasons[i].map((word) => (Object.hasOwn(REASONS, word) ? REASONS[word] : word))];
+    return new Set(words.filter((word) => word && word !== "scored").sort((a, b) => place(a) - place(b)));
+  }));
+}
+
+const isWord = (rows, i, word) => wordsOfRows(rows)[i].has(word) || marks.isWord(i, word);
+
+/** What to know of a group before its scores count, what people say of it first: `[name, sentence, class]`. */
+function flagsOf(rows, i) {
+  const flags = [...wordsOfRows(rows)[i]].map(aboutWord).filter(([, , tone]) => tone);
+  if (rows.status[i] === "failed" && !instead.Failure) flags[0] = [`failed: ${aboutWord(rows.kind[i])[0]}`, visible(rows.reason[i]), "bad"];
+  return [...marks.flagsOf(i), ...flags];
+}
 
 /** Whether x is in the range: LOW <= x <= HIGH, as for `ruler select`. */
-function within(x, range) {
-  const low = range[0];
-  const high = range[1];
-  if (Array.isArray(x)) return x.some((one) => within(one, range)); // of a rollout in each pass
-  if (x === null || x === undefined) return false;
-  return (low === null || x >= low) && (high === null || x <= high);
+function within(x, [low, high]) {
+  return x !== null && x !== undefined && (low === null || x >= low) && (high === null || x <= high);
 }
 
-/** The reasons for a look (highlights.py) that are states of a group, by the word of `where`. */
-const REASONS = { disputed: "disagrees", unreliable: "unsure", apart: "spread" };
-
-function isWhere(rows, i, word) {
-  if (marks.isOurs(word)) return marks.isWhere(i, word);
-  if (Object.hasOwn(REASONS, word)) return rows.reasons[i].includes(REASONS[word]);
-  if (word === "flawed" || word === "near") return gapsOf(rows)[i][word] !== null;
-  return word === "live" || word === "tied" ? rows[word][i] : rows.status[i] === word;
-}
-
-const haystacks = new WeakMap();
-
-/** What a row itself says to a search, lower case; made once for all searches. */
-function haystack(rows) {
-  if (!haystacks.has(rows)) haystacks.set(rows, rows.key.map((key, i) => `${key}\n${rows.task[i]}\n${rows.reason[i]}`.toLowerCase()));
-  return haystacks.get(rows);
-}
+/** What a row itself says to a search, lower case. */
+const haystack = (rows) => once(rows, "haystack", () => rows.key.map((key, i) => `${key}\n${rows.task[i]}\n${rows.reason[i]}`.toLowerCase()));
 
 /** The different words of a search, lower case. */
 const searchWords = ({ search = "" }) => [...new Set(search.toLowerCase().split(/\s+/).filter(Boolean))];
 
-/**
- * A test of a row: whether one and the same rollout is in all the ranges, as a mark of a chart stands
- * for such rollouts. Plain loops, no destructuring: it looks at each rollout of the file, and the first
- * time runs uncompiled.
- */
+/** A test of a row: whether one and the same rollout is in all the ranges, as a mark of a chart stands for such rollouts. */
 function someRollout(columns, ranges) {
-  return (i) => {
-    const count = columns[0][i].length;
-    for (let r = 0; r < count; r++) {
-      let at = 0;
-      while (at < columns.length && within(columns[at][i][r], ranges[at])) at++;
-      if (at === columns.length) return true;
-    }
-    return false;
-  };
+  return (i) => columns[0][i].some((_, r) => ranges.every((range, at) => within(columns[at][i][r], range)));
 }
 
 /** A test of a row: whether a rollout of the group has this value of a field. */
 function hasField({ fields, values }, [path, value]) {
   const at = fields.findIndex((field) => field.path === path);
   const number = fields[at]?.values.indexOf(value) ?? -1;
-  if (number < 0) return () => false;
-  return (i) => (Array.isArray(values[i][at]) ? values[i][at].includes(number) : values[i][at] === number);
+  return (i) => number >= 0 && [values[i][at]].flat().includes(number);
 }
 
-/**
- * A test of a row by these conditions; what is the same for all rows is worked out once. `inTexts` is a Map from each
- * word of the search to the rows whose texts hold it; without it texts are not searched.
- */
-function matcher(rows, conditions, inTexts) {
+/** A test of a row by these conditions; `hits` are the rows in whose texts the words of the search were found. */
+function matcher(rows, conditions, hits) {
   const tests = [];
-  const { where, kind, flag, mark } = conditions;
-  for (const words of marks.parted(where ?? [])) tests.push((i) => words.some((word) => isWhere(rows, i, word)));
-  if (mark?.length) tests.push((i) => marks.isMarked(i, mark));
-  if (kind?.length) tests.push((i) => kind.includes(rows.kind[i]));
-  if (flag?.length) tests.push((i) => rows.flags[i].some((f) => flag.includes(f)));
+  for (const word of conditions.where ?? []) tests.push((i) => isWord(rows, i, word));
   for (const name of GROUP_RANGES) {
     if (conditions[name]) tests.push((i) => within(rows[name][i], conditions[name]));
   }
@@ -76,10 +122,7 @@ function matcher(rows, conditions, inTexts) {
   }
   for (const field of conditions.field ?? []) tests.push(hasField(rows, field));
   const words = searchWords(conditions);
-  if (words.length) {
-    const own = haystack(rows);
-    tests.push((i) => words.every((word) => own[i].includes(word) || inTexts?.get(word)[i]));
-  }
+  if (words.length) tests.push((i) => hits.has(i) || words.every((word) => haystack(rows)[i].includes(word)));
   return (i) => tests.every((test) => test(i));
 }
 
@@ -91,32 +134,17 @@ const natural = new Intl.Collator("en", { numeric: true });
 const SORTS = new Map([
   ["key", (rows) => alphabet(rows.key)],
   ["task", (rows) => alphabet(rows.task)],
-  ["status", (rows) => alphabet(rows.status.map((status, i) => `${status} ${rows.kind[i]} ${rows.tied[i]}`))],
   ["rollouts", (rows) => rows.scores.map((scores) => scores.length)],
-  ["scores", (rows) => rows.scores.map((scores) => greatest(scores))],
-  ...["mean", "sd", "reliability", "disagreement", "cost", "tokens", "telling", "latency", "at", "ordinal", "passes"]
-    .map((name) => [name, (rows) => rows[name]]),
-  ["flags", (rows) => alphabet(rows.flags.map((flags) => flags.join(" ") || null))],
+  ["scores", (rows) => rows.scores.map((scores) => Math.max(...scores.map((score) => score ?? -Infinity))).map((best) => (best > -Infinity ? best : null))],
+  ["flawed", (rows) => gapsOf(rows).map((gap) => gap.flawed)],
+  ["near", (rows) => gapsOf(rows).map((gap) => gap.near)],
+  ...["mean", "sd", "reliability", "disagreement", "cost_usd", "tokens", "telling", "ordinal"].map((name) => [name, (rows) => rows[name]]),
 ]);
 
-function greatest(scores) {
-  const found = scores.filter((score) => score !== null);
-  return found.length ? Math.max(...found) : null;
-}
-
-/** The place of each text in the alphabet, 10 after 9; none for an empty one. */
+/** The place of each text in the alphabet, 10 after 9. */
 function alphabet(texts) {
   const places = new Map([...new Set(texts)].sort(natural.compare).map((text, place) => [text, place]));
-  return texts.map((text) => (text === null ? null : places.get(text)));
-}
-
-const sortKeys = new WeakMap();
-
-function keysOf(rows, column) {
-  if (!sortKeys.has(rows)) sortKeys.set(rows, new Map());
-  const known = sortKeys.get(rows);
-  if (!known.has(column)) known.set(column, SORTS.get(column)(rows));
-  return known.get(column);
+  return texts.map((text) => places.get(text));
 }
 
 /** The column and the direction of `sort`: the worst first where it names none. */
@@ -128,79 +156,31 @@ function sorting(conditions) {
 }
 
 /** The rows that fulfil the conditions, in their order; rows without a value come last either way. */
-function arrange(rows, conditions, inTexts) {
-  const test = matcher(rows, conditions, inTexts);
+function arrange(rows, conditions, hits) {
+  const test = matcher(rows, conditions, hits);
   const { column, down } = sorting(conditions);
-  const found = [];
-  for (let i = 0; i < rows.key.length; i++) if (test(i)) found.push(i);
-  const telling = rows.telling;
-  const keys = keysOf(rows, column).map((key) => (key === null ? Infinity : down ? -key : key));
-  const apart = (a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : telling[a] - telling[b]);
-  return found.sort(apart);
-}
-
-/** Work out in idle time what the first search and the first sort by a text would wait for. */
-function prepare(rows) {
-  const jobs = [() => haystack(rows), () => keysOf(rows, "key"), () => keysOf(rows, "task"), () => keysOf(rows, "flags"), transcripts.startAhead];
-  const idle = (job) => (window.requestIdleCallback ?? setTimeout)(job);
-  const next = () => {
-    jobs.shift()();
-    if (jobs.length) idle(next);
-  };
-  idle(next);
+  const keys = once(rows, column, () => SORTS.get(column)(rows)).map((key) => (key === null ? Infinity : down ? -key : key));
+  const apart = (a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : rows.telling[a] - rows.telling[b]);
+  return rows.key.map((_, i) => i).filter(test).sort(apart);
 }
 
 // ---- Words ----------------------------------------------------------------------------------------
 
-const decimals = (digits) => (x) => number(x, digits);
-const utc = (x) => `${moment(x)} UTC`;
-/** For each range its name in words, and how its ends are written; "rollout …": one rollout of the group. */
+/** For each range its name in words, and how its ends are written. */
 const RANGE_WORDS = {
-  mean: ["mean score", decimals()],
-  sd: ["standard deviation", decimals()],
-  reliability: ["reliability", decimals()],
-  disagreement: ["disagreement", decimals()],
-  cost: ["cost", usd],
-  tokens: ["tokens", decimals(0)],
-  latency: ["time", seconds],
-  at: ["judged", utc],
-  ordinal: ["number in the file", decimals(0)],
-  passes: ["passes", decimals(0)],
-  score: ["score", decimals()],
-  label: ["original reward", decimals()],
+  mean: ["mean score", number],
+  sd: ["standard deviation", number],
+  reliability: ["reliability", number],
+  disagreement: ["disputed", percent],
+  score: ["score", number],
+  label: ["original reward", number],
   bytes: ["length", bytes],
-  slot: ["position in the prompt", decimals(2)],
-  spread: ["spread over passes", decimals()],
 };
 
-/** A range in plain words, both ends in it: "score 0.40 to 0.45", "score from 0.95", "cost up to $1.00". */
+/** A range in plain words, both ends in it: "score 0.4 to 0.45", "score from 0.95", "length up to 3.4 KiB". */
 function rangeInWords(name, [low, high]) {
   const [title, shown] = RANGE_WORDS[name];
   if (low === null) return `${title} up to ${shown(high)}`;
   if (high === null) return `${title} from ${shown(low)}`;
-  return low === high ? `${title} ${shown(low)}` : `${title} ${shown(low)} to ${shown(high)}`;
-}
-
-// ---- Nearest --------------------------------------------------------------------------------------
-
-const NEAR_LENGTH = 200;
-
-function twos(text) {
-  const found = new Set();
-  const plain = ` ${text.slice(0, NEAR_LENGTH).toLowerCase()} `;
-  for (let i = 0; i + 2 <= plain.length; i++) found.add(plain.slice(i, i + 2));
-  return found;
-}
-
-/** The keys most like a text, by the pairs of letters they share; at most `most`, none that share nothing. */
-function nearest(keys, text, most = 5) {
-  const asked = twos(text);
-  const likeness = (key) => {
-    const has = twos(key);
-    let both = 0;
-    for (const two of has) if (asked.has(two)) both++;
-    return (2 * both) / (asked.size + has.size);
-  };
-  return [...keys].map((key) => [likeness(key), key]).filter(([like]) => like > 0.2)
-    .sort((a, b) => b[0] - a[0]).slice(0, most).map(([, key]) => key);
+  return `${title} ${stretch(low, high, shown)}`;
 }

@@ -1,198 +1,327 @@
 "use strict";
 
-// A group's page: its head, its rollouts and their texts, and the keys to walk among them.
+// A group's page: its head, its rollouts as links, and the turns of up to three of them beside one another.
+// A rollout is known by its number in the group, from 1, as #3, and in a link by its id.
 const GroupPage = (() => {
   const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
-  const { TurnList, Text, Folded } = turnlist;
-  const { Head, About, Copied, neighbours } = groupHead;
-  const { JUDGES, Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
+  const { TurnList, Text, Folded, Later } = turnlist;
+  const [ONE, TWO] = [PHONE, 1100]; // pixels of a window below which so many columns stand side by side
+  const THREE = 3;
+  const CHUNK = 10; // rows of turns that are built at once
+  const REM_OF_A_ROW = 12;
+  const SEARCHABLE = 4000; // turns of a group that are built also while out of sight
+  const SHORT = 600; // characters of what is open from the start
+  const OPINION = 400; // characters of an explanation shown before anyone asks for more
+  const MOST_HITS = 2000;
+  const AGENT = ["assistant", "call", "thinking"];
+
+  // ---- What is shown -------------------------------------------------------------------------------
 
   // The group's text: undefined while it is read, null where the file has none; an Error where it cannot be.
-  function useText(data, row) {
+  function useText(row) {
     const [found, setFound] = useState({});
     useEffect(() => {
       let wanted = true;
-      const tell = (text, said = null) => wanted && setFound({ row, text, said });
       const read = async () => {
-        const text = await textOf(row, data.rows);
-        tell(text, text ? null : ((await explanations())[row] ?? null));
+        const text = await textOf(row);
+        const said = text ? null : (await explanations())[row];
+        if (wanted) setFound({ text, said });
       };
-      read().catch((error) => tell(error));
+      read().catch((text) => wanted && setFound({ text }));
       return () => (wanted = false);
-    }, [data, row]);
-    return found.row === row ? found : {};
+    }, [row]);
+    return found;
   }
 
-  // j, k or Alt with an arrow: another group; left, right: another rollout; letters of marks. Not while something is typed.
-  function useKeys(toGroup, toRollout, press) {
+  // The rollouts of a row as values, best first; `text` has none of it where the file has not.
+  function entriesOf(rows, row, text, said) {
+    const scores = rows.scores[row];
+    const ranks = turns.ranks(scores);
+    const alike = turns.firstAlike(scores.map((_, i) => ({ lines: text?.lines?.[i] ?? [] })));
+    const entries = scores.map((score, i) => {
+      const told = text?.rollouts?.[i] ?? {};
+      const of = (prefix, explanation, second) => ({ score: rows[`${prefix}scores`][row][i], said: explanation || second || "" });
+      const opinions = [{ name: rows.b_scores ? "A" : "", ...of("", told.explanation, said?.[i]) }];
+      if (rows.b_scores) opinions.push({ name: "B", ...of("b_", told.second?.explanation || told.second?.reason, said?.[scores.length + i]) });
+      else for (const { judge, score, explanation } of told.judges ?? []) if (explanation && explanation !== told.explanation) opinions.push({ name: visible(judge), score, said: explanation });
+      return { ...told, at: i, name: `#${i + 1}`, id: rows.ids[row][i], score, rank: ranks[i], alike: alike[i], label: rows.labels[row][i],
+               tied: ranks.filter((rank) => rank === ranks[i]).length > 1, bytes: rows.bytes[row][i], opinions, lines: told.lines ?? [] };
+    });
+    return entries.sort((a, b) => (a.rank ?? Infinity) - (b.rank ?? Infinity) || a.at - b.at);
+  }
+
+  const rankOf = (e) => (e.rank === null ? "no score" : `rank ${e.rank}${e.tied ? ", tied" : ""}`);
+  const scoresOf = (e) => e.opinions.filter(({ name }, i) => i === 0 || name === "B").map(({ name, score }) => `${name} ${number(score, 3)}`.trim()).join(", ");
+
+  // What there is to know of a rollout beside its scores and turns.
+  function factsOf(e) {
+    const { judge_score: judged = null, slots = [], pass_scores: passes = [], judges = [], criteria = [] } = e;
+    const list = (name, values) => values.length > 0 && `${name} ${values.join(", ")}`;
+    return [
+      e.label !== null && `reward ${reward(e.label)}`,
+      judged !== null && judged !== e.score && e.opinions[1]?.name !== "B" && `the judge's own score ${number(judged, 3)}`,
+      list(passes.length > 1 ? "passes" : "pass", passes.map((score, i) => `${number(score, 2)} at ${number(slots[i], 2)}`)),
+      list("panel:", judges.map(({ judge, score }) => `${visible(judge)} ${number(score, 2)}`)),
+      list("criteria:", criteria.map(({ name, value }) => `${visible(name)} ${number(value, 2)}`)),
+      many(e.lines.length, "turn"),
+      bytes(e.bytes),
+      e.ended && `ended: ${visible(e.ended)}`,
+      e.alike !== e.at && `same text as #${e.alike + 1}`,
+    ].filter(Boolean).join(" · ");
+  }
+
+  /** The groups around this one: of the table as it was last shown, or the worst first where that lacks it. */
+  function neighbours(rows, row) {
+    const matched = listing.order?.includes(row);
+    const order = matched ? listing.order : arrange(rows, {}, new Map());
+    const at = order.indexOf(row);
+    return { at, of: order.length, previous: order[at - 1], next: order[at + 1], matched };
+  }
+
+  // ---- Head ----------------------------------------------------------------------------------------
+
+  /** The group's figures in a line, without those that the file does not have. */
+  function figuresInWords(rows, row, prefix = "") {
+    const at = (name) => rows[prefix + name][row];
+    const against = at("disagreement");
+    const { prompt_tokens: read, completion_tokens: written } = at("usage");
+    return [
+      visible(at("judge")),
+      at("passes") !== null && (at("passes") === 1 ? "1 pass" : `${whole(at("passes"))} passes`),
+      at("mean") !== null && `mean ${number(at("mean"), 2)}`,
+      at("sd") !== null && `sd ${number(at("sd"), 2)}`,
+      at("reliability") !== null && `reliability ${number(at("reliability"), 2)}`,
+      against !== null && `${percent(against)} of the pairs against their rewards`,
+      at("cost_usd") && usd(at("cost_usd")),
+      read + written > 0 && `${whole(read + written)} tokens`,
+      at("latency_s") > FAST && seconds(at("latency_s")),
+    ].filter(Boolean).join(" · ");
+  }
+
+  const About = ({ rows, row }) => html`<p class="g-meta">${figuresInWords(rows, row)}</p>`;
+
+  function Failure({ rows, row }) {
+    if (rows.status[row] !== "failed") return null;
+    return html`<div class="g-notice g-failed" role="note">
+      <p><b>Not scored (${visible(rows.kind[row])}):</b> <span class="g-foreign"><${Text} text=${rows.reason[row] || aboutWord(rows.kind[row])[1]} /></span></p>
+      <p>The same command asks again with <code>--retry-failed</code>.</p>
+    </div>`;
+  }
+
+  function CopyLink() {
+    const [said, setSaid] = useState("");
+    const copy = () => navigator.clipboard.writeText(location.href).then(() => setSaid("copied"), () => setSaid("copy the address of this page"));
+    useEffect(() => setSaid(""), [location.hash]);
+    return html`<button type="button" class="chip" data-copy aria-keyshortcuts="c" onClick=${copy}>Copy link</button> <span role="status">${said}</span>`;
+  }
+
+  function Head({ rows, row }) {
+    const { at, of, previous, next, matched } = neighbours(rows, row);
+    const [nth, same] = nthOfKey(rows, row);
+    const step = (to, word, key) => to !== undefined && html`<a href=${groupHash(rows, to)} aria-keyshortcuts=${key}>${word}</a>`;
+    return html`<header class="g-head">
+      <nav aria-label="Groups" class="g-line">
+        <a href=${listing.hash} aria-keyshortcuts="Escape">↑ ${listing.hash === "#groups" ? "all groups" : "the groups that matched"}</a>
+        ${step(previous, "← previous", "k")} ${step(next, "next →", "j")}
+        <span class="muted">${whole(at + 1)} of ${whole(of)}${matched ? "" : ", the worst first"}</span>
+        ${same > 1 && html`<span class="warn">Group ${nth} of ${same} with the same key.</span>`}
+      </nav>
+      <div class="g-line">
+        <h2 tabindex="-1">Group <bdi class="g-key">${visible(rows.key[row])}</bdi></h2>
+        ${flagsOf(rows, row).map(([words, why, tone]) => html`<span key=${words} class=${`mark ${tone}`} title=${why}>${words}</span>`)}
+        <${marks.OfGroup} row=${row} /><${CopyLink} />
+      </div>
+      ${rows.task[row] && html`<p class="g-foreign g-task"><${Folded} text=${rows.task[row]} most=${OPINION} /></p>`}
+      <${instead.Failure ?? Failure} rows=${rows} row=${row} />
+      <${instead.About ?? About} rows=${rows} row=${row} />
+    </header>`;
+  }
+
+  // ---- What they did -------------------------------------------------------------------------------
+
+  // What all rollouts in sight share, once; open where it is short.
+  function Shared({ name, note, lines, pictures, children }) {
+    if (!lines.length) return null;
+    return html`<details class="g-shared" open=${lines.join("").length <= SHORT || paper.printing}>
+      <summary>${name} <span class="muted">${note}</span></summary>
+      ${children ?? html`<${Later} rem=${lines.length}>${() => html`<${TurnList} lines=${lines} pictures=${pictures} />`}<//>`}
+    </details>`;
+  }
+
+  /** A rollout in the head of its column, which stays in sight: its name, its scores, its marks. */
+  const Title = ({ row, e, chosen }) => html`<div class=${`g-title${chosen ? " g-chosen" : ""}`} data-rollout=${e.at + 1} tabindex="-1" aria-label=${`rollout ${e.at + 1}, ${rankOf(e)}`} role="group">
+    <h4>${e.name} <b>${scoresOf(e)}</b> <span class="muted">${rankOf(e)}</span></h4>
+    <${marks.OfRollout} row=${row} e=${e} />
+  </div>`;
+
+  /** What is known of a rollout, and what its judges say. */
+  const Opinions = ({ e }) => html`<div class="g-about">
+    <p class="muted">${factsOf(e)}</p>
+    ${e.suspect && html`<p class="warn">Has text that addresses the judge.</p>`}
+    ${e.reason && html`<p class="g-foreign warn"><${Folded} text=${e.reason} most=${OPINION} /></p>`}
+    ${e.opinions.map(({ name, score, said }) => said && html`<blockquote class="g-foreign" key=${name}>
+      ${name && html`<b>${name} ${number(score, 3)}</b> `}<${Folded} text=${said} most=${OPINION} /></blockquote>`)}
+  </div>`;
+
+  /** The turns of a rollout from one on in steps: each begins with what the agent does after something else. */
+  function stepsOf(lines, from) {
+    const steps = [];
+    let before = false;
+    lines.slice(from).forEach((line, i) => {
+      const acts = AGENT.includes(turns.turnOf(line).kind);
+      if (!steps.length || (acts && !before)) steps.push({ first: from + i + 1, lines: [] });
+      steps.at(-1).lines.push(line);
+      before = acts;
+    });
+    return steps;
+  }
+
+  /** Rollouts beside one another: what all of them begin with once, then step by step; the page scrolls. */
+  function Columns({ row, shown, text, chosen }) {
+    const { strings = [], pictures } = text ?? {};
+    const common = shown.length > 1 ? Math.min(...shown.map((e) => turns.parting(shown[0].lines, e.lines))) : 0;
+    const columns = useMemo(() => shown.map((e) => stepsOf(e.lines.map((index) => strings[index]), common)), [text, common, ...shown]);
+    const length = Math.max(...columns.map((steps) => steps.length));
+    const soon = shown.reduce((n, e) => n + e.lines.length, 0) <= SEARCHABLE;
+    const rowOf = (at) => html`<div key=${at} class="g-row">${columns.map((steps, i) => html`<div key=${i}>
+      ${steps[at] && html`<${TurnList} ...${steps[at]} pictures=${pictures} />`}
+      ${at === steps.length && html`<p class="muted">${shown[i].name} has ended.</p>`}</div>`)}</div>`;
+    const chunks = [];
+    for (let from = 0; from < length; from += CHUNK) {
+      const ofChunk = Array.from({ length: Math.min(CHUNK, length - from) }, (_, i) => from + i);
+      chunks.push(html`<${Later} key=${`${shown.map((e) => e.at)}-${from}`} rem=${ofChunk.length * REM_OF_A_ROW} soon=${soon}>${() => ofChunk.map(rowOf)}<//>`);
+    }
+    return html`<div class="g-columns" style=${{ "--n": shown.length }}>
+      <div class="g-row g-titles">${shown.map((e) => html`<${Title} key=${e.at} row=${row} e=${e} chosen=${e.at === chosen} />`)}</div>
+      <div class="g-row">${shown.map((e) => html`<${Opinions} key=${e.at} e=${e} />`)}</div>
+      ${common > 0 && html`<${Shared} name="All of them begin alike" note=${many(common, "turn")} lines=${shown[0].lines.slice(0, common).map((index) => strings[index])} pictures=${pictures} />`}
+      ${chunks}
+    </div>`;
+  }
+
+  /** The rollouts to show: the best, and those that were chosen last; filled up in their order. */
+  function inSight(entries, recent, chosen) {
+    const room = Math.min(entries.length, innerWidth < ONE ? 1 : innerWidth < TWO ? 2 : THREE);
+    const best = entries[0].at;
+    if (room === 1) return [entries.find((e) => e.at === chosen) ?? entries[0]];
+    const picked = [best, ...recent.filter((at) => at !== best).slice(1 - room)];
+    const rest = entries.map((e) => e.at).filter((at) => !picked.includes(at));
+    const from = entries.findIndex((e) => e.at === picked.at(-1));
+    const ordered = [...rest.filter((at) => entries.findIndex((e) => e.at === at) > from), ...rest.reverse()];
+    const shown = [...picked, ...ordered].slice(0, room);
+    return entries.filter((e) => shown.includes(e.at));
+  }
+
+  /** All rollouts as links, best first: a click puts one among those in sight. */
+  function Picks({ rows, row, entries, shown, chosen }) {
+    const pick = (e) => html`<a key=${e.at} class="chip" href=${groupHash(rows, row, e.id)} aria-current=${shown.includes(e) ? "true" : undefined}
+      aria-label=${`rollout ${e.at + 1}, ${rankOf(e)}`}>${e.name} <b>${scoresOf(e)}</b>${e.label !== null && html` <span class="muted">reward ${reward(e.label)}</span>`}</a>`;
+    return html`<nav class="chips" aria-label="Rollouts">${entries.map(pick)}
+      ${shown.length < entries.length && html`<span class="muted g-keys">← → for the others</span>`}</nav>`;
+  }
+
+  /** Mark what was searched in all that is shown; a button leads to the first hit. */
+  function Hits({ box }) {
+    const [first, setFirst] = useState(null);
+    const { words } = listing;
+    useEffect(() => {
+      if (!words.length || !window.Highlight) return undefined;
+      let pause = 0;
+      const mark = () => {
+        const ranges = [];
+        const walker = document.createTreeWalker(box.current.querySelector(".g-columns") ?? box.current, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode() && ranges.length < MOST_HITS) {
+          const text = walker.currentNode.data.toLowerCase();
+          if (text.length !== walker.currentNode.length) continue;
+          for (const word of words) {
+            for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
+              const range = new Range();
+              range.setStart(walker.currentNode, at);
+              range.setEnd(walker.currentNode, at + word.length);
+              ranges.push(range);
+            }
+          }
+        }
+        CSS.highlights.set("search", new Highlight(...ranges));
+        setFirst(ranges.find((range) => range.startContainer.parentElement.checkVisibility()) ?? null);
+      };
+      const watch = new MutationObserver(() => {
+        clearTimeout(pause);
+        pause = setTimeout(mark, 100);
+      });
+      watch.observe(box.current, { childList: true, subtree: true });
+      mark();
+      return () => {
+        watch.disconnect();
+        clearTimeout(pause);
+        CSS.highlights.delete("search");
+      };
+    }, [words.join(" ")]);
+    return first && html`<button type="button" class="chip" onClick=${() => first.startContainer.parentElement.scrollIntoView({ block: "center" })}>
+      first “${visible(words.join(" "))}” ↓</button>`;
+  }
+
+  // ---- The page ------------------------------------------------------------------------------------
+
+  /** j, k: another group; ← →: another rollout; letters of marks; not while something is typed. */
+  function useKeys(keys) {
     const latest = useRef(null);
-    latest.current = { toGroup, toRollout, press };
+    latest.current = keys;
     // at once: a key that is pressed before the next frame must not get lost
     useLayoutEffect(() => {
       const pressed = (event) => {
-        const { key, altKey, target } = event;
-        if (event.defaultPrevented || event.ctrlKey || event.metaKey) return;
-        if (target instanceof Element && target.closest("input, select, textarea, dialog")) return;
-        if (!altKey && latest.current.press(key)) return event.preventDefault();
-        if (event.shiftKey || (key.startsWith("Arrow") && target instanceof Element && target.closest(".g-scroll"))) return;
-        const group = (altKey ? { ArrowDown: 1, ArrowUp: -1 } : { j: 1, k: -1 })[key];
-        const rollout = altKey ? 0 : { ArrowRight: 1, ArrowLeft: -1 }[key];
-        if (!group && !rollout) return;
-        event.preventDefault();
-        if (group) latest.current.toGroup(group);
-        else latest.current.toRollout(rollout);
+        if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+        if (event.target.closest?.("input, select, textarea, dialog")) return;
+        if (latest.current(event.key)) event.preventDefault();
       };
       addEventListener("keydown", pressed);
       return () => removeEventListener("keydown", pressed);
     }, []);
   }
 
-  const SEARCHABLE = 4000; // turns of a group that are built also while out of sight
-  const SHORT = { lines: 4, characters: 1500 };
-  const FEW = { lines: 4, characters: 200 }; // of tools, which take ten times the room once they are indented
-
-  // What all rollouts share, once; open where it is short.
-  function Shared({ name, lines, raw, pictures, printing, note, limit = SHORT, children }) {
-    if (!lines.length) return null;
-    const short = lines.length <= limit.lines && lines.join("").length <= limit.characters;
-    const list = { strings: lines, lines: lines.map((_, i) => i), raw, pictures, soon: lines.length <= SEARCHABLE };
-    return html`<details class="g-shared" open=${short || printing}>
-      <summary><h3>${name}</h3> <span>${note}</span></summary>
-      ${children ?? html`<${TurnList} list=${list} eager=${printing} />`}
-    </details>`;
-  }
-
-  function toolNames(lines) {
-    const named = (line) => {
-      try {
-        return String(JSON.parse(line).name ?? "…");
-      } catch {
-        return "…";
-      }
-    };
-    const names = lines.slice(0, 12).map((line) => visible(named(line)).slice(0, 60));
-    return `${lines.length}: ${names.join(", ")}${lines.length > 12 ? ", …" : ""}`;
-  }
-
-  function Choice({ name, value, options, onPick }) {
-    return html`<label>${name} <select value=${value} onChange=${(event) => onPick(event.target.value)}>
-      ${options.map(([of, says]) => html`<option value=${of}>${says}</option>`)}
-    </select></label>`;
-  }
-
-  function Controls({ page, order, choose }) {
-    const passes = Math.min(8, Math.max(0, ...page.all.map((e) => e.slots.length)));
-    const pass = (i) => (passes > 1 ? `, pass ${i + 1}` : "");
-    const seen = Array.from({ length: passes }, (_, i) => [String(i), `as the judge saw them${pass(i)}`]);
-    const orders = [["rank", "best first"], ["input", "as in the input"], ...seen];
-    const shown = sorted(page.all.filter((e) => e.lines.length), "rank");
-    const against = [[0, "none"], ...shown.map((e) => [e.at + 1, `${e.name}: ${rankOf(e)}`])];
-    const reference = page.reference ? page.reference.at + 1 : 0;
-    const view = (name, says) => {
-      const pick = () => page.go({ view: name });
-      return html`<button type="button" aria-pressed=${page.view === name} onClick=${pick}>${says}</button>`;
-    };
-    return html`<p class="g-controls">
-      <span role="group" aria-label="View" class="g-switch">
-        ${view("side", "side by side")}${view("one", "one by one")}
-      </span>
-      <${Choice} name="Order" value=${order} options=${orders} onPick=${(to) => choose({ order: to })} />
-      ${shown.length > 1 &&
-      html`<${Choice} name="Compare with" value=${reference} options=${against}
-        onPick=${(to) => page.go({ against: Number(to) })} />`}
-      <label><input type="checkbox" checked=${page.raw} onChange=${(event) => choose({ raw: event.target.checked })} />
-        ${" "}as the judge read it</label>
-    </p>`;
-  }
-
-  // What there is of a group whose text was left out of the file.
-  function LeftOutText({ data, row, entries }) {
-    const said = (e) => html`<div key=${e.at} data-rollout=${e.at + 1} tabindex="-1">
-      ${JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<p class="g-foreign">
-        <b>${e.name}</b>, ${judge.name || rankOf(e)}: <${Text} text=${judge.said(e)} /></p>`)}
-      <${marks.OfRollout} e=${e}><${Copied} hash=${groupHash(data.rows, row, { id: e.id })} /><//>
-    </div>`;
-    return html`<section aria-label="Explanations">
-      <p class="g-notice">Its text was left out of this file.
-        ${" "}In a terminal: <code>${turns.command(data.sources ?? data.source, data.rows.key[row])}</code></p>
-      ${entries.map(said)}
-    </section>`;
-  }
-
-  function Texts({ row, page, order, choose, entries }) {
-    const { text, raw, eager } = page;
-    const tools = text.tools ? text.tools.split("\n") : [];
-    const definitions = { lines: tools, raw, limit: FEW, note: toolNames(tools) };
-    const note = many(text.context.length, "turn");
-    const context = { lines: text.context, raw, pictures: text.pictures, printing: eager, note };
-    const rubric = { lines: text.rubric ? text.rubric.split("\n") : [], printing: eager, note: "of this group" };
-    return html`
-      <${Shared} key=${`rubric-${row}`} name="Rubric" ...${rubric}><p class="g-foreign"><${Folded} text=${text.rubric} /></p><//>
-      <${Shared} key=${`context-${row}`} name="Shared context" ...${context} />
-      <${Shared} key=${`tools-${row}`} name="Tools" ...${definitions} />
-      <section aria-label="What the rollouts did">
-        <h3>What they did</h3>
-        <${Controls} page=${page} order=${order} choose=${choose} />
-        <${page.view === "one" && !eager ? One : Side} entries=${entries} page=${page} />
-      </section>`;
-  }
-
-  function Body({ data, row, page, order, choose, entries }) {
-    if (page.text === undefined) return html`<p role="status">Reading the text …</p>`;
-    if (page.text === null) return html`<${LeftOutText} data=${data} row=${row} entries=${entries} />`;
-    if (!(page.text instanceof Error)) return html`<${Texts} ...${{ row, page, order, choose, entries }} />`;
-    return html`<p class="g-notice g-failed" role="alert">
-      The text of this group cannot be read: the file was damaged or cut.</p>`;
-  }
-
-  const choices = { order: "rank", raw: false }; // they hold for the next group too
-
-  // `row` is the group's index in data.rows, `route` what the address asks for. For printing all of it is
-  // built, one rollout under another.
-  function Group({ data, route: asked, row, printing: eager }) {
-    const { rows } = data;
-    const [{ order, raw }, setChoices] = useState(choices);
-    const choose = (changes) => setChoices({ ...Object.assign(choices, changes) });
-    const { text, said } = useText(data, row);
-    const all = useMemo(() => entriesOf(rows, row, text, said), [rows, row, text, said]);
-    const entries = useMemo(() => sorted(all, order), [all, order]);
-    const named = asked.id ? rows.ids[row].indexOf(asked.id) : -1;
-    const rest = { view: asked.view, against: asked.against, ...(named < 0 ? { rollout: asked.rollout } : { id: asked.id }) };
-    const href = (changes) => groupHash(rows, row, { ...rest, ...(changes.rollout && { id: undefined }), ...changes });
-    const page = {
-      row, text, raw, all, eager, href,
-      view: asked.view ?? "side",
-      soon: all.reduce((n, e) => n + e.lines.length, 0) <= SEARCHABLE,
-      chosen: all[named < 0 ? asked.rollout - 1 : named]?.at,
-      reference: referenceOf(all, asked.against),
-      go: (changes) => go(href(changes), { replace: true }), // no step back for each rollout looked at
-    };
-    const toGroup = (by) => {
-      const to = neighbours(rows, row)[by > 0 ? "next" : "previous"];
-      if (to !== undefined) go(groupHash(rows, to));
-    };
-    const toRollout = (by) => {
-      const among = page.view === "side" ? entries.filter((e) => e.alike === e.at) : entries;
-      const at = among.findIndex((e) => e.at === page.chosen);
-      const next = among[at < 0 ? (page.view === "side" ? 0 : Math.max(by, 0)) : at + by];
-      if (next) page.go({ rollout: next.at + 1 });
-    };
-    const current = all[page.chosen] ?? (page.view === "one" || all.length === 1 ? entries[0] : undefined);
-    useKeys(toGroup, toRollout, (key) => marks.press(key, row, current));
-    const link = (id) => groupHash(rows, row, { view: asked.view, id });
-    return html`<article class="group-page">
-      <${Head} data=${data} row=${row} />
-      ${asked.id && named < 0 && html`<p class="g-notice" role="note">The link asks for a rollout (${visible(asked.id)}) that is not in this report:
-        its group has other rollouts here.</p>`}
-      <${marks.OfGroup} group=${rows.key[row]} same=${nthOfKey(rows, row)[1]}><${Copied} hash=${link()} /><//>
+  // `row` is the group's index in the rows, `route` what the address asks for. On paper all rollouts stand one under another.
+  function Group({ data: { rows }, route: asked, row }) {
+    const { text, said } = useText(row);
+    const entries = useMemo(() => entriesOf(rows, row, text, said), [row, text, said]);
+    const box = useRef(null);
+    const recent = useRef([]);
+    const chosen = asked.id ? entries.find((e) => e.id === asked.id)?.at : undefined;
+    if (chosen !== undefined) recent.current = [...recent.current.filter((at) => at !== chosen), chosen];
+    const shown = inSight(entries, recent.current, chosen);
+    const current = entries.find((e) => e.at === chosen) ?? shown[0];
+    const choose = (e) => e && go(groupHash(rows, row, e.id), { replace: true }); // no step back for each rollout looked at
+    const walk = (to) => to !== undefined && go(groupHash(rows, to));
+    useKeys((key) => {
+      const { previous, next } = neighbours(rows, row);
+      const at = entries.indexOf(current);
+      if (key === "j") walk(next);
+      else if (key === "k") walk(previous);
+      else if (key === "ArrowRight") choose(entries[at + 1]);
+      else if (key === "ArrowLeft") choose(entries[at - 1]);
+      else if (key === "c") box.current.querySelector("[data-copy]").click();
+      else return marks.press(key, row, current);
+      return true;
+    });
+    const damaged = text instanceof Error;
+    const tools = text?.tools ? text.tools.split("\n") : [];
+    return html`<article class="group-page" ref=${box}>
+      <${Head} rows=${rows} row=${row} />
+      ${asked.id && chosen === undefined && html`<p class="g-notice" role="note">The link asks for a rollout (${visible(asked.id)}) that is not in this report.</p>`}
+      ${text === undefined && html`<p role="status">Reading the text …</p>`}
+      ${text === null && html`<p class="g-notice">Its text was left out of this file; <code>ruler report … --group KEY</code> shows it.</p>`}
+      ${damaged && html`<p class="g-notice g-failed" role="alert">The text of this group cannot be read: the file was damaged or cut.</p>`}
+      ${text && !damaged && html`<div class="g-shares">
+        <${Shared} name="Rubric" note="of this group" lines=${text.rubric ? [text.rubric] : []}><p class="g-foreign"><${Folded} text=${text.rubric} /></p><//>
+        <${Shared} name="Shared context" note=${many(text.context.length, "turn")} lines=${text.context} pictures=${text.pictures} />
+        <${Shared} name="Tools" note=${whole(tools.length)} lines=${tools} />
+      </div>`}
       <section aria-label="Rollouts">
-        <h3>Rollouts</h3>
-        <${Rollouts} entries=${entries} href=${href} chosen=${page.chosen} scale=${rewardScale(data)} />
+        <div class="g-line"><h3>Rollouts</h3><${Picks} ...${{ rows, row, entries, shown, chosen }} /><${Hits} box=${box} /></div>
+        ${paper.printing ? entries.map((e) => html`<${Columns} key=${e.at} row=${row} shown=${[e]} text=${text} />`)
+          : html`<${Columns} ...${{ row, shown, text, chosen: current.at }} />`}
       </section>
-      <${instead.About ?? About} data=${data} row=${row} />
-      <${Body} ...${{ data, row, page, order, choose, entries }} />
     </article>`;
   }
 
-  return Group;
+  return Object.assign(Group, { figuresInWords, factsOf });
 })();

@@ -1,162 +1,115 @@
 "use strict";
-// The search in the texts of groups: it runs in a worker, or, if the browser starts none, in slices on the page.
+// The search in the texts of groups. It works in slices of time, so that the page stays alive.
 
-/**
- * A search in the texts of all groups, which are read once. `answer` gets what is found: `{id, found, unread}`, for
- * each word the rows whose text holds it, as ones among zeros, and the number of texts that are damaged. Returned is the
- * function that takes the messages: first `{spans, texts, said}`, the blocks of the page, then `{id, words}`. A newer
- * question ends an older one. The source of the function is the program of the worker, so it uses nothing but `unpack`
- * from outside.
- */
-function textSearch(answer) {
-  const MOST_HELD = 128e6; // characters of texts that stay in memory; others are read anew for each question
-  const SLICE = 10; // milliseconds of work between two looks at what else there is to do
-  const held = [];
-  const unread = new Set();
-  let source = null;
-  let explanations = [];
+const transcripts = (() => {
+  const MOST_HELD = 64e6; // characters of texts that stay in memory; others are read anew for each search
+  const SLICE_MS = 12; // of work between two looks at what else there is to do
+  const TELL_MS = 300; // between two tellings of what was found so far
+  const AROUND = 60; // characters of a snippet before and behind the hit
+  const held = []; // by row
+  let shared = null; // the lines of context and tools that stand in every group; they are not searched
   let room = MOST_HELD;
-  let ready = null;
-  let latest = 0;
+  let unread = 0; // damaged texts
+  let reading = null;
   let rested = 0;
 
+  /** Let the page do what it has to, if it waits for long. */
   async function rest() {
-    if (performance.now() - rested < SLICE) return;
+    if (performance.now() - rested < SLICE_MS) return;
     await new Promise((go) => setTimeout(go));
     rested = performance.now();
   }
 
   // Lines hold texts as JSON strings: a person looks for what stands in them, not for the escapes.
-  const plain = (text) => text.replace(/\\(["\\/])/g, "$1").toLowerCase();
+  const plain = (lines) => lines.join("\n").replace(/\\(?:(["\\/])|n)/g, (_, kept) => kept ?? " ");
 
-  /** The text of a row as it is searched; empty if the page does not have it, or it is damaged. */
-  async function read(row) {
-    const at = source.spans[row];
-    if (!at) return "";
+  /** The lines of a row that a whole file may share, and the others; null if its text is not in the page. */
+  async function linesOf(rows, row) {
+    const said = ((await explanations().catch(() => []))[row] ?? []).filter(Boolean);
     try {
-      const { context, tools, rubric, strings, rollouts } = await unpack(source.texts.slice(at[0], at[0] + at[1]));
-      const said = rollouts.flatMap((one) => one.judges.map(({ explanation }) => explanation));
-      return plain([...context, tools, rubric, ...strings, ...said].join("\n"));
+      const text = await textOf(row, rows);
+      if (!text) return [[], said];
+      const ofPanel = text.rollouts.flatMap(({ judges = [] }) => judges.map(({ explanation }) => explanation));
+      return [[...text.context, ...text.tools.split("\n")], [text.rubric, ...text.strings, ...said, ...ofPanel]];
     } catch {
-      unread.add(row);
-      return "";
+      unread += 1;
+      return [[], said];
     }
   }
 
-  async function readAll(blocks) {
-    source = blocks;
-    const listed = await unpack(blocks.said).catch(() => []);
-    explanations = source.spans.map((_, row) => (listed[row] ?? []).filter(Boolean).join("\n").toLowerCase());
-    for (let row = 0; row < source.spans.length && room > 0; row++) {
-      const text = await read(row);
-      room -= text.length;
-      if (room > 0) held[row] = text;
+  function searchable([common, own]) {
+    const text = plain([...common.filter((line) => !shared.has(line)), ...own]);
+    return { text, lower: text.toLowerCase() };
+  }
+
+  /** Read all texts once, for what they share, and hold as many as there is room for. */
+  async function readAll(rows) {
+    const counts = new Map();
+    for (let row = 0; row < rows.key.length; row++) {
+      const lines = await linesOf(rows, row);
+      for (const line of new Set(lines[0])) counts.set(line, (counts.get(line) ?? 0) + 1);
+      room -= lines.flat().join("").length;
+      if (room > 0) held[row] = lines;
       await rest();
     }
+    const texts = rows.text.filter(Boolean).length - unread;
+    shared = new Set([...counts].filter(([, count]) => count > 1 && count === texts).map(([line]) => line));
+    held.forEach((lines, row) => { held[row] = searchable(lines); });
   }
 
-  async function search({ id, words }) {
-    latest = id;
-    await ready;
-    const found = words.map(() => new Uint8Array(source.spans.length));
-    for (let row = 0; row < source.spans.length; row++) {
-      const text = held[row] ?? (await read(row));
-      words.forEach((word, i) => { found[i][row] = Number(explanations[row].includes(word) || text.includes(word)); });
+  /** The first hit of a text with a few words around it, as `[before, hit, behind]`. */
+  function snippetOf({ text, lower }, words) {
+    const word = words.find((one) => lower.includes(one));
+    if (!word || text.length !== lower.length) return null;
+    const at = lower.indexOf(word);
+    const end = at + word.length;
+    return [text.slice(Math.max(0, at - AROUND), at), text.slice(at, end), text.slice(end, end + 2 * AROUND)].map((part) => part.replace(/\s+/g, " "));
+  }
+
+  /** Search, and `tell` what was found so far, again and again, until `wanted` says no or all is searched. */
+  async function search(rows, words, tell, wanted) {
+    await (reading ??= readAll(rows));
+    const hits = new Map();
+    let told = performance.now();
+    for (let row = 0; row < rows.key.length; row++) {
+      const found = held[row] ?? searchable(await linesOf(rows, row));
+      const own = haystack(rows)[row];
+      if (words.every((word) => found.lower.includes(word) || own.includes(word))) hits.set(row, snippetOf(found, words));
       await rest();
-      if (latest !== id) return;
+      if (!wanted()) return;
+      if (performance.now() - told > TELL_MS) {
+        tell({ hits: new Map(hits), done: false });
+        told = performance.now();
+      }
     }
-    answer({ id, found, unread: unread.size });
+    const everywhere = plain([...shared]).toLowerCase();
+    tell({ hits, done: true, common: words.filter((word) => everywhere.includes(word)), unread });
   }
 
-  return (message) => {
-    if (message.words) search(message);
-    else ready = readAll(message);
-  };
-}
+  const NONE_YET = { hits: new Map(), done: false };
 
-/** The search of this page; it begins with the first question, or earlier with `start` or `startAhead`. */
-const transcripts = (() => {
-  const AHEAD = 16e6; // characters of the block of texts up to which they are read before a person asks
-  const MOST_KNOWN = 64; // words whose rows are kept
-  const known = new Map(); // the rows of each word
-  const waiting = new Set(); // functions to call after an answer
-  let ask = null;
-  let asked = { id: 0, words: [] };
-  let unread = null; // the number of damaged texts, null before the first answer
-
-  const program = () => [unbase64, unpack, textSearch].join("\n") + "\nconst ask = textSearch(postMessage); onmessage = ({ data }) => ask(data);";
-  // The policy of the page lets this name alone make the address of a worker, and it makes no other than this one.
-  const policy = { createScriptURL: () => URL.createObjectURL(new Blob([program()], { type: "text/javascript" })) };
-
-  function trusted() {
-    try {
-      return window.trustedTypes?.createPolicy("ruler-search", policy) ?? policy;
-    } catch {
-      return policy; // the policy of a server forbids it, and then the worker too
-    }
-  }
-
-  const addresses = trusted();
-
-  function answer({ id, found, unread: damaged }) {
-    if (id !== asked.id) return;
-    unread = damaged;
-    asked.words.forEach((word, i) => known.set(word, found[i]));
-    for (const word of known.keys()) if (known.size > MOST_KNOWN && !asked.words.includes(word)) known.delete(word);
-    for (const tell of waiting) tell();
-  }
-
-  /** Begin to read the texts, once. */
-  function start() {
-    if (ask) return;
-    const block = (id) => document.getElementById(id).textContent;
-    const blocks = { spans: opened.rows.text, texts: block("texts"), said: block("said").trim() };
-    const onPage = () => {
-      ask = textSearch(answer);
-      ask(blocks);
-      if (asked.id) ask(asked);
-    };
-    try {
-      const worker = new Worker(addresses.createScriptURL(""));
-      worker.onmessage = ({ data }) => answer(data);
-      worker.onerror = (event) => {
-        event.preventDefault();
-        worker.terminate();
-        onPage();
-      };
-      worker.postMessage(blocks);
-      ask = (message) => worker.postMessage(message);
-    } catch {
-      onPage();
-    }
-  }
-
-  /** Begin before a person asks, unless there are so many texts that it would take much memory. */
-  function startAhead() {
-    if (document.getElementById("texts").textContent.length <= AHEAD) start();
-  }
-
-  /**
-   * What is known of these words: `rows`, a Map from each to the rows whose texts hold it, null while they are looked
-   * for; `unread`, the number of damaged texts, null before the first answer.
-   */
-  function useWords(words) {
-    const [, redraw] = lib.useState(0);
-    lib.useEffect(() => {
-      const tell = () => redraw((n) => n + 1);
-      waiting.add(tell);
-      return () => waiting.delete(tell);
-    }, []);
+  /** What is found of these words: `hits`, the rows with a snippet of each; `done` once all is searched; words that all share. */
+  function useHits(rows, words) {
+    const [found, setFound] = lib.useState(NONE_YET);
     const all = words.join(" ");
-    const done = words.every((word) => known.has(word));
     lib.useEffect(() => {
-      if (done || asked.words.join(" ") === all) return;
-      start();
-      asked = { id: asked.id + 1, words };
-      ask(asked);
-    }, [all, done]);
-    return { rows: done ? new Map(words.map((word) => [word, known.get(word)])) : null, unread };
+      let wanted = words.length > 0;
+      if (wanted) search(rows, words, (news) => wanted && setFound({ all, ...news }), () => wanted);
+      return () => (wanted = false);
+    }, [all]);
+    return found.all === all ? found : NONE_YET;
   }
 
-  return { start, startAhead, useWords };
+  return { useHits };
 })();
+
+/** What to know of a search, in words. */
+function searchNote({ done, common, unread }, rows) {
+  if (!done) return "so far; searching the transcripts…";
+  const absent = rows.text.filter((at) => !at).length;
+  return [
+    common.length && `${common.map((word) => `“${visible(word)}”`).join(" and ")} also in the text that all groups share, which is not searched`,
+    absent && `the transcripts of ${many(absent, "group")} are not in this page and not searched`,
+    unread && `those of ${many(unread, "group")} cannot be read`,
+  ].filter(Boolean).join("; ");
+}

@@ -7,7 +7,6 @@ const turns = (() => {
   const HEAD = new RegExp(`^(${NAME})( \\d+(?= ))?(?: (${NAME}))?: `); // calls made at once have numbers
   const LONGEST_HEAD = 4096; // a name may be as long as its author likes; no need to look further
   const ROLES = new Set(["assistant", "user", "system", "developer"]);
-  const DEEPEST = 40; // JSON nested deeper goes on in its line: indents alone could fill the memory
 
   const MOST_PIECES = 2000; // spans; in text that hides more than that none of it stands out
 
@@ -36,50 +35,21 @@ const turns = (() => {
     return { ...turn, kind: ROLES.has(turn.who) ? turn.who : "other" };
   }
 
-  // What a person reads of a turn: a JSON string as its text, other JSON indented, anything else as it is.
-  // At most about `most` characters of it; `length` is of all there is.
-  function readable(turn, most = Infinity) {
-    const { body } = turn;
-    if (body.startsWith('"')) {
-      const text = parsed(body);
-      if (typeof text === "string") return { text: text.slice(0, most), length: text.length };
-    } else if (/^[[{]/.test(body) && parsed(body) !== undefined) {
-      const text = tried(() => indented(body, most)) ?? body;
-      const length = text.length > most ? Math.max(body.length, text.length) : text.length;
-      return { text: text.slice(0, most), length };
-    }
-    return { text: body.slice(0, most), length: body.length };
+  // JSON with line breaks and indents; its numbers stay as the judge saw them, if the browser can keep them so.
+  function indented(body) {
+    const number = (_, value, context) => (typeof value === "number" && context?.source && JSON.rawJSON ? JSON.rawJSON(context.source) : value);
+    const json = JSON.stringify(JSON.parse(body, number), null, 2);
+    // a line break in a string becomes one, since code and mails are what stands in there
+    return json.replace(/\\(.)/g, (escaped, letter) => (letter === "n" ? "\n" : escaped));
   }
 
-  // JSON with line breaks and indents, token by token: its numbers and keys stay as the judge saw them.
-  // A line break in a string becomes one, since code and mails are what stands in there.
-  function indented(json, most = Infinity) {
-    const tokens = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+/g;
-    const out = [];
-    let depth = 0;
-    let size = 0;
-    let before = "";
-    const newline = () => (depth > DEEPEST ? "" : "\n" + "  ".repeat(depth));
-    const write = (text) => {
-      out.push(text);
-      size += text.length;
-    };
-    for (const [token] of json.matchAll(tokens)) {
-      if (size > most) break;
-      const closing = token === "}" || token === "]";
-      const opened = before === "{" || before === "[";
-      if (closing) depth -= 1;
-      if (closing ? !opened : opened || before === ",") write(newline());
-      if (token === "{" || token === "[") depth += 1;
-      write(token === ":" ? ": " : token.includes("\\n") ? broken(token, newline()) : token);
-      before = token;
-    }
-    return out.join("");
-  }
-
-  function broken(token, newline) {
-    const text = parsed(token);
-    return typeof text === "string" ? `"${text.replaceAll("\n", (newline || "\n") + " ")}"` : token;
+  // What a person reads of a turn, at most `most` characters of it: a JSON string as its text, other JSON indented,
+  // anything else as it is; `length` is of all there is.
+  function readable({ body }, most = Infinity) {
+    let text = body;
+    if (body.startsWith('"')) text = String(parsed(body) ?? body);
+    else if (/^[[{]/.test(body)) text = tried(() => indented(body)) ?? body;
+    return { text: text.slice(0, most), length: text.length };
   }
 
   // How many first turns two rollouts share; arrays of indices into the group's strings.
@@ -88,26 +58,6 @@ const turns = (() => {
     let at = 0;
     while (at < end && a[at] === b[at]) at += 1;
     return at;
-  }
-
-  // The first character at which two texts differ, never in the middle of a surrogate pair; -1: nowhere.
-  function difference(a, b) {
-    if (a === b) return -1;
-    const end = Math.min(a.length, b.length);
-    let at = 0;
-    while (at < end && a[at] === b[at]) at += 1;
-    return Math.min(whole(a, at), whole(b, at));
-  }
-
-  // Where inside the turns of two rollouts at which they part the first unlike character stands.
-  // undefined where the two are no turns of the same kind: there the whole turn differs.
-  function insideTurn(mine, other, raw) {
-    if (mine === undefined || other === undefined) return undefined;
-    if (raw) return difference(mine, other);
-    const [a, b] = [turnOf(mine), turnOf(other)];
-    if (a.kind !== b.kind || a.who !== b.who || a.name !== b.name) return undefined;
-    const at = difference(readable(a).text, readable(b).text);
-    return at < 0 ? undefined : at; // unlike only in how the JSON is written
   }
 
   // For each rollout the first one with the same text, itself where there is none; without text: itself.
@@ -129,22 +79,6 @@ const turns = (() => {
     return scores.map((score) => first.get(score) ?? null);
   }
 
-  // A word as a shell takes it; what cannot be seen is escaped, since people paste this into a terminal.
-  function shellWord(text) {
-    if (/^[A-Za-z0-9_./:@%+,=-]+$/.test(text)) return text;
-    const unseen = new RegExp(String.raw`[\n\t]|${HIDDEN.source}`, "gu");
-    if (!unseen.test(text)) return `'${text.replaceAll("'", String.raw`'\''`)}'`;
-    const hex = (byte) => "\\x" + byte.toString(16).padStart(2, "0");
-    const escaped = (c) => [...new TextEncoder().encode(c)].map(hex).join("");
-    return `$'${text.replace(/['\\]/g, "\\$&").replace(unseen, escaped)}'`;
-  }
-
-  // The command that shows a group on a terminal; `sources` is the file, or a list of two.
-  function command(sources, key) {
-    const files = [sources].flat().map((source) => shellWord(source.startsWith("-") ? "./" + source : source));
-    return `ruler report ${files.join(" ")} --group${key.startsWith("-") ? "=" : " "}${shellWord(key)}`;
-  }
-
   // Text in pieces, as it is and {hidden} in turn, for what a reader would not see or be misled by.
   function pieces(text) {
     const out = [];
@@ -164,7 +98,5 @@ const turns = (() => {
     return at > 0 && /^[\ud800-\udbff][\udc00-\udfff]/.test(text.slice(at - 1, at + 1)) ? at - 1 : at;
   }
 
-  return {
-    turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, shellWord, command, pieces, whole,
-  };
+  return { turnOf, readable, parting, firstAlike, ranks, pieces, whole };
 })();
