@@ -60,7 +60,8 @@ const GroupPage = (() => {
     return [
       e.label !== null && `reward ${reward(e.label)}`,
       judged !== null && judged !== e.score && e.opinions[1]?.name !== "B" && `the judge's own score ${number(judged, 3)}`,
-      list(passes.length > 1 ? "passes" : "pass", passes.map((score, i) => `${number(score, 2)} at ${number(slots[i], 2)}`)),
+      list("by pass (position):", passes.map((score, i) => `${number(score, 2)} (${number(slots[i], 2)})`)),
+      passes.length > 1 && `spread ${number(e.spread, 3)}`,
       list("panel:", judges.map(({ judge, score }) => `${visible(judge)} ${number(score, 2)}`)),
       list("criteria:", criteria.map(({ name, value }) => `${visible(name)} ${number(value, 2)}`)),
       many(e.lines.length, "turn"),
