@@ -105,6 +105,10 @@ _GOLD = (
 _SAID = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
+_NO_RECORDS = re.compile(
+    r"(^|\.)(checkpoint|config|settings)\.|(^|[._])(conversation|history|dialog(ue)?|exchanges|turns|messages|steps)$"
+)
+"""Paths of lists in settings, and of those with the stages of one rollout."""
 _DATA_SET = words("option choice distractor annotator split level")
 """Words of fields that only a data set has: an answer beside them is gold."""
 _NEITHER = (
@@ -276,7 +280,8 @@ def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
     queue = [("", [*values])]
     for path, column in queue:
         inside = [*chain(*map(items, column))]
-        if inside and objects(inside) == inside:
+        stages = _NO_RECORDS.search(path)
+        if inside and objects(inside) == inside and not stages:
             yield f"{path}[]", inside
         holders = objects(column)
         for holder in holders[:1]:

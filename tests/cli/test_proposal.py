@@ -354,6 +354,10 @@ NOTHING: dict[str, Any] = {
     "a script": rows(
         goal=asked, steps=[{"action": "click", "params": {"id": 1}}]
     ),
+    "exchanges of one talk": {
+        "conversation": rows(user=alone, assistant=said),
+        "user_message": ASKED,
+    },
     "tests of a task": rows(
         problem=alone, tests=[{"input": "1 2", "output": "a b", "test_id": 3}]
     ),
