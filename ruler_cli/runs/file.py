@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from ruler_cli.errors import (
     NothingToCompare,
     ReaderGone,
     RulerError,
-    UnreadableError,
     UsageError,
 )
 from ruler_cli.files.containers import Container
@@ -290,8 +289,7 @@ class Annotations:
                 "use null or keep",
                 place="--on-failure drop",
             )
-        columns = partial(_columns, source.container, source.reader)
-        self._output.writer.begin(parts(form.ruler), columns, how)
+        self._output.writer.begin(parts(form.ruler), how)
         if self._output.log is None and not source.in_order:
             self._output.keep_order(source.order())
 
@@ -390,17 +388,6 @@ class Nowhere:
 
     async def take(self, scored: Scored) -> None:
         """Leave it to the process that writes OUTPUT."""
-
-
-def _columns(container: Container, reader: Reader) -> set[str]:
-    """Return the members of a record that scores change, as its first record shows."""
-    form = reader.format
-    paths = [parts(form.ruler), parts(form.reward)]
-    for line in container.sample(1):
-        with suppress(UnreadableError):
-            for record in reader.read(line):
-                paths += [rollout.path for rollout in record.rollouts]
-    return {str(path[0]) for path in paths if path}
 
 
 async def open_judges(

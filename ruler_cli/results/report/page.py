@@ -36,7 +36,6 @@ from ruler_cli.results.highlights import Best, RunGroup, reasons
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.results.record_fields import GroupValues, RecordFields
-from ruler_cli.scoring.figures import scores_by_position
 from ruler_cli.types import Group, iso, printable, readable, shorten
 
 MOST_GROUPS = 10_000
@@ -458,13 +457,9 @@ def _row(shown: RunGroup | ComparedGroup) -> Json:
 
 
 def _columns(g: GroupRecord) -> Json:
-    scored = [r for r in g.values.rollouts if r.score is not None]
     return g.as_json() | {
         "key": group_name(g.key),
         "bytes": [r.size for r in g.rollouts],
-        "slots": [r.slots for r in g.rollouts],
-        "shown": len(next(iter(scores_by_position(scored)), ())),
-        "spreads": [r.spread for r in g.rollouts],
         "reasons": [*reasons(g)],
     }
 

@@ -76,7 +76,7 @@ function Fields({ rows, conditions }) {
 }
 
 /** The search field: the address changes when the typing pauses. */
-function Search({ conditions }) {
+function Search({ rows, conditions }) {
   const held = conditions.search ?? "";
   const pause = lib.useRef(0);
   const field = lib.useRef(null);
@@ -102,7 +102,7 @@ function Search({ conditions }) {
     search();
     document.querySelector(".grid").focus();
   };
-  return html`<input id="search" type="search" ref=${field} onInput=${onInput} onKeyDown=${onKeyDown} aria-keyshortcuts="/"
+  return html`<input id="search" type="search" ref=${field} onInput=${onInput} onKeyDown=${onKeyDown} onFocus=${() => transcripts.start(rows)} aria-keyshortcuts="/"
     placeholder="Search keys, tasks, explanations, transcripts" aria-label="Search keys, tasks, reasons, explanations and transcripts"
     spellcheck="false" autocomplete="off" />`;
 }
@@ -114,7 +114,7 @@ function Filters({ rows, conditions, unread, order, note }) {
   const few = `${whole(order.length)} of ${many(rows.key.length, "group")}`;
   return html`<div class="filters">
     <div class="search-line">
-      <${Search} conditions=${conditions} />
+      <${Search} rows=${rows} conditions=${conditions} />
       <p role="status" aria-live="polite">${few}${note && `; ${note}`}</p>
       <${Held} rows=${rows} conditions=${conditions} unread=${unread} />
       ${held && html`<button type="button" onClick=${() => go(link({ sort: conditions.sort }))}>Show all</button>`}

@@ -60,7 +60,8 @@ const GroupPage = (() => {
     return [
       e.label !== null && `reward ${reward(e.label)}`,
       judged !== null && judged !== e.score && e.opinions[1]?.name !== "B" && `the judge's own score ${number(judged, 3)}`,
-      list(passes.length > 1 ? "passes" : "pass", passes.map((score, i) => `${number(score, 2)} at ${number(slots[i], 2)}`)),
+      list("by pass (position):", passes.map((score, i) => `${number(score, 2)} (${number(slots[i], 2)})`)),
+      passes.length > 1 && `spread ${number(e.spread, 3)}`,
       list("panel:", judges.map(({ judge, score }) => `${visible(judge)} ${number(score, 2)}`)),
       list("criteria:", criteria.map(({ name, value }) => `${visible(name)} ${number(value, 2)}`)),
       many(e.lines.length, "turn"),
@@ -139,12 +140,12 @@ const GroupPage = (() => {
 
   // ---- What they did -------------------------------------------------------------------------------
 
-  // What all rollouts in sight share, once; open where it is short.
-  function Shared({ name, note, lines, pictures, children }) {
+  // What all rollouts in sight share, once; a `brief` one is open where it is short.
+  function Shared({ name, note, lines, pictures, brief, children }) {
     if (!lines.length) return null;
-    return html`<details class="g-shared" open=${lines.join("").length <= SHORT || paper.printing}>
+    return html`<details class="g-shared" open=${(brief && lines.join("").length <= SHORT) || paper.printing}>
       <summary>${name} <span class="muted">${note}</span></summary>
-      ${children ?? html`<${Later} rem=${lines.length}>${() => html`<${TurnList} lines=${lines} pictures=${pictures} />`}<//>`}
+      ${children ?? html`<${Later} rem=${lines.length} soon=${lines.length <= SEARCHABLE}>${() => html`<${TurnList} lines=${lines} pictures=${pictures} />`}<//>`}
     </details>`;
   }
 
@@ -194,7 +195,7 @@ const GroupPage = (() => {
     return html`<div class="g-columns" style=${{ "--n": shown.length }}>
       <div class="g-row g-titles">${shown.map((e) => html`<${Title} key=${e.at} row=${row} e=${e} chosen=${e.at === chosen} />`)}</div>
       <div class="g-row">${shown.map((e) => html`<${Opinions} key=${e.at} e=${e} />`)}</div>
-      ${common > 0 && html`<${Shared} name="All of them begin alike" note=${many(common, "turn")} lines=${shown[0].lines.slice(0, common).map((index) => strings[index])} pictures=${pictures} />`}
+      ${common > 0 && html`<${Shared} brief=${true} name="All of them begin alike" note=${many(common, "turn")} lines=${shown[0].lines.slice(0, common).map((index) => strings[index])} pictures=${pictures} />`}
       ${chunks}
     </div>`;
   }

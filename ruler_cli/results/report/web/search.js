@@ -66,9 +66,12 @@ const transcripts = (() => {
     return [text.slice(Math.max(0, at - AROUND), at), text.slice(at, end), text.slice(end, end + 2 * AROUND)].map((part) => part.replace(/\s+/g, " "));
   }
 
+  /** Begin to read the texts, once. */
+  const start = (rows) => (reading ??= readAll(rows));
+
   /** Search, and `tell` what was found so far, again and again, until `wanted` says no or all is searched. */
   async function search(rows, words, tell, wanted) {
-    await (reading ??= readAll(rows));
+    await start(rows);
     const hits = new Map();
     let told = performance.now();
     for (let row = 0; row < rows.key.length; row++) {
@@ -100,7 +103,7 @@ const transcripts = (() => {
     return found.all === all ? found : NONE_YET;
   }
 
-  return { useHits };
+  return { start, useHits };
 })();
 
 /** What to know of a search, in words. */
