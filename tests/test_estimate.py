@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,11 +69,6 @@ def distinct_group(number: int, words: int = 30, key: str = "g") -> Group:
     return group(
         *(talk(f"{key} {i} " + "word " * words) for i in range(number)), key=key
     )
-
-
-def many(number: int, words: int) -> Iterator[Group]:
-    """Make groups of three, each with other content."""
-    return (distinct_group(3, words, str(i)) for i in range(number))
 
 
 drawn_groups = st.builds(
@@ -238,17 +232,3 @@ def test_cap_of_a_panel() -> None:
     )
     assert result.total("max_cost_usd") == pytest.approx(3 * reserved)
     assert 3 * reserved > cost.high
-
-
-def test_memory() -> None:
-    """Memory does not grow with the number of groups."""
-
-    def peak(number: int) -> int:
-        tracemalloc.start()
-        of_one(many(number, words=4000))
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    peak(5)  # objects that are made once
-    assert peak(150) < 2 * peak(30)

@@ -18,10 +18,6 @@ _CONTRADICTIONS = 2
 """Refusals that answers must contradict until refusals count as single calls' own."""
 _SHARE = 2
 """Answers for each refusal until then."""
-_RECENT = 64
-"""Calls after which earlier ones count half."""
-_GAP = 100
-"""Calls without a refusal after which earlier ones are forgotten."""
 _MANY = 6
 _AMONG = 8
 """Refused calls, among so many sent in a row and with no later one answered, that show a limit for all."""
@@ -32,7 +28,7 @@ class Cooldown:
 
     A refusal stays open until a call that was sent after it is answered. If that call was sent before the
     wait was over, it contradicts that the refusal holds for all. All calls wait for open refusals,
-    unless recent refusals were single calls' own; and even then if nearly every call is refused.
+    unless refusals were single calls' own; and even then if nearly every call is refused.
     If no answer contradicts those, the earlier ones are forgotten.
     """
 
@@ -44,8 +40,8 @@ class Cooldown:
         """The number of the call sent last of those that were answered."""
         self._first = 0
         self._end = -math.inf
-        self._last = -1
-        self._refused = self._answered = 0.0
+        self._any_refused = False
+        self._refused = self._answered = 0
         self._contradictions = 0
 
     @property
@@ -63,9 +59,7 @@ class Cooldown:
         seconds: float,
     ) -> bool:
         """Note that a call has to wait `seconds`. Return True if all calls have to wait."""
-        if number > self._last + _GAP:
-            self._forget()
-        self._last = max(self._last, number)
+        self._any_refused = True
         if now >= self._end:
             self._first = number
         self._first = min(self._first, number)
@@ -88,7 +82,7 @@ class Cooldown:
     ) -> bool:
         """Note the answer to a call that was sent at `began`. Return True if it ends a wait of all calls."""
         self.newest = max(self.newest, number)
-        if self._last < 0:
+        if not self._any_refused:
             return False  # no call was refused yet
         before = self.until
         closed = bisect_left(self._open, (number, -math.inf))
@@ -100,9 +94,6 @@ class Cooldown:
         if number > self._first and began < self._end:
             self._answered += 1
             self._contradictions += single > 0
-        if self._refused + self._answered > _RECENT:
-            self._refused /= 2
-            self._answered /= 2
         return self._decide() <= now < before
 
     @property
@@ -112,7 +103,7 @@ class Cooldown:
         return len(last) == _MANY and last[-1][0] - last[0][0] < _AMONG
 
     def _forget(self) -> None:
-        self._refused = self._answered = 0.0
+        self._refused = self._answered = 0
         self._contradictions = 0
 
     def _decide(self) -> float:

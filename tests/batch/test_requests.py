@@ -16,9 +16,8 @@ from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.runs.batch.requests import (
     MissingRequests,
     find_missing,
-    request_line,
 )
-from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import CallError, Observer, Reply, Request
 from tests.conftest import group, rollout
 from tests.runs import (
@@ -32,7 +31,6 @@ from tests.runs import (
     shifting,
     truthful,
 )
-from tests.sdk_types import assert_typed
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
 _MOST = 12
@@ -208,27 +206,3 @@ def test_equal_to_live_run(case: str, staged: Callable[..., Stage]) -> None:
     done = stage.run(*names, cached_only=True, **more)
     assert (done.summary.unanswered, stage.asked) == (0, 0)
     assert stage.masked() == live.masked()
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore")  # warnings of litellm itself
-def test_sdk_types(staged: Callable[..., Stage]) -> None:
-    """Requests of every round, bounded corrective ones too, have the types of the provider's SDK."""
-    requests: list[Request] = []
-    for case in ("unusable", "cut off", "windows"):
-        names, more, say, groups = CASES[case]
-
-        def noted(request: Request, say: Say = say) -> Reply | CallError:
-            requests.append(request)
-            return say(request)
-
-        answered(
-            staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)),
-            names,
-            **more,
-        )
-    assert any(request.max_output_tokens for request in requests)
-    for model in ("openai/o3", "hosted_vllm/m", "anthropic/claude-sonnet-4-5"):
-        line = request_line(JudgeSettings(model))
-        for request in requests:
-            assert_typed(orjson.loads(line(bytes(16), request)))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.cooldown import DISTINCT, Breaker
+from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import Budget, Window
 from ruler_cli.pool.retries import Caller
@@ -306,36 +306,6 @@ def test_outage_without_end(error: CallError, longest: float) -> None:
     # the last one ends with the patience
     assert min(pauses[:-1]) >= 2.0
     assert longest <= max(pauses) <= 1.5 * longest + 32
-
-
-def test_outage_of_an_open_scorer() -> None:
-    """If outages stop nothing, calls fail with the cause once patience ends, and later ones wait anew."""
-    back = 4000.0
-    judge = World(
-        0.1, error=lambda _, now, __: BROKEN if 5 < now < back else None
-    )
-    breaker = Breaker(0.0, 600.0, "one", "http://one/v1", 0.0)
-
-    async def work(caller: Caller) -> None:
-        async def burst() -> list[tuple[Reply | CallError, float]]:
-            return await together(caller, numbered(20))
-
-        assert all(isinstance(answer, Reply) for answer, _ in await burst())
-        await anyio.sleep(10)
-        for soonest in (600, 400):
-            began = anyio.current_time()
-            for answer, at in await burst():
-                assert isinstance(answer, CallError)
-                assert (answer.kind, answer.scope) == ("transport", "group")
-                cause = "minutes; the last time: broken (one at http://one/v1)"
-                assert answer.reason.endswith(cause)
-                assert soonest <= at - began < 600 + 130
-        await anyio.sleep(back - anyio.current_time() - 30)
-        assert all(isinstance(answer, Reply) for answer, _ in await burst())
-        assert caller.gate.stop_signal.reason is None
-
-    called(judge, work, outages=False, breaker=breaker)
-    assert len(judge.sent) < 140
 
 
 def test_unanswerable_at_the_end() -> None:

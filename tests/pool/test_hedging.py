@@ -161,18 +161,6 @@ def test_cap() -> None:
     assert not budget.closed
 
 
-def test_no_place() -> None:
-    """No second call goes while all places are taken, or while another call waits for its first."""
-    plan = Plan([(5.0, FIRST), (5.0, SECOND), (0.5, THIRD)])
-
-    async def work(caller: Caller) -> int:
-        await together(caller, [ASKED] * 3)
-        return caller.stats.hedged
-
-    assert hedged(plan, work, places=2) == 0
-    assert plan.times == [0, 0, 5]
-
-
 def test_judge_is_down() -> None:
     """No second call goes while the judge counts as down."""
     gone = CallError("transport", "gone", "call", sent=False, billed=False)

@@ -1,4 +1,4 @@
-"""The cap in random worlds: spending by the world's own books."""
+"""A call reserves its price of the cap, and settles what it cost."""
 
 from __future__ import annotations
 
