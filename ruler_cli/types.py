@@ -993,7 +993,7 @@ class Summary:
     away from the form asked for. `other_scale` groups got only 0 and 1 from a judge that left that scale later, so that
     they may stand on another. `asked` counts calls with all their tries, `hedged` second calls beside a slow one,
     `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked.
-    `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached replies, `unsure_usd` the
+    `usage` and `cost_usd` are of this run, `unsure_usd` is the
     possible cost of calls without a reply. `unscored` rollouts have no score in a group with scores, since the judge
     refused to answer about them. `figures` are there at the end of a run.
 
@@ -1033,7 +1033,6 @@ class Summary:
     unanswered: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
-    kept_usd: float | None = 0.0
     unsure_usd: float | None = 0.0
     most_in_flight: int = 0
     seconds: float = 0.0

@@ -6,9 +6,7 @@ import copy
 import math
 import subprocess
 import sys
-from contextvars import ContextVar
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -291,33 +289,6 @@ async def test_recorded_exchanges() -> None:
         await ruler_cli.score_group(group_of_two, "offline")
     ).trajectories
     assert best.reward > worst.reward
-
-
-async def test_cost_in_the_metrics_of_art(
-    server: JudgeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cost of a group is added once to ART's metrics, if they are collected in this context."""
-    costs: list[tuple[str, float]] = []
-    step = SimpleNamespace(
-        cost_context="train",
-        add_cost=lambda path, usd: costs.append((path, usd)),
-    )
-    active = ContextVar[Any]("active")
-    builder = SimpleNamespace(get_active=active.get)
-    monkeypatch.setitem(
-        sys.modules, "art.metrics", SimpleNamespace(MetricsBuilder=builder)
-    )
-    judge = JudgeSettings("openai/good", api_base=server.base, price=(1.0, 2.0))
-    async with ruler_cli.Scorer(ScoreSettings(judge=judge)) as scorer:
-        await scorer.score(group("no step is open", 0.1, 0.9))
-        active.set(step)
-        paid = [await scorer.score(group("g", 0.1, 0.9)) for _ in range(2)]
-    cost = paid[0].fields["cost_usd"]
-    assert cost
-    assert [(path, round(usd, 8)) for path, usd in costs] == [
-        ("train/judge/ruler", cost),
-        ("train/judge/ruler", 0.0),  # from the ledger
-    ]
 
 
 @pytest.mark.parametrize(

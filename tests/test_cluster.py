@@ -140,8 +140,6 @@ def summary(path: Path) -> dict[str, Any]:
             "ended_at",
             "settings",
             "output",
-            # what the replies of the shards cost is counted once
-            "kept_usd",
         )
     }
 
@@ -329,38 +327,6 @@ def test_stopped_driver(
     assert books["contents"] == 80
     lost = 30  # calls in flight, and those of a remote worker until Ray ends it
     assert books["paid_again"] <= (lost if stop_signal == signal.SIGKILL else 0)
-
-
-@pytest.mark.long
-def test_too_many_failures(
-    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
-) -> None:
-    """More failures than are allowed, by all workers together, stop the run long before its end."""
-    server.configure(latency=0.5)
-    model = (
-        "-m",
-        "openai/refusal",
-        "--api-base",
-        server.base,
-        "-c",
-        "2",
-        "--max-failures",
-        "5",
-    )
-    done = process(
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        *model,
-        "--ledger",
-        "kept.sqlite",
-        *ray_options(),
-    )
-    assert (
-        done.returncode,
-        "more failed than --max-failures 5 allows" in done.stderr,
-    ) == (1, True)
-    assert server.stats()["requests"] < 40
 
 
 _REFUSED = (

@@ -277,9 +277,6 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "no such format": partial(of_file, file, format="trll"),
         "--messages x: none of the first": partial(of_file, odd, messages="x"),
         "--group-by x: none of the first": partial(of_file, file, group_by="x"),
-        "leave --format trl out, or --messages": partial(
-            of_file, file, format="trl", messages="x"
-        ),
         "--reward ruler: is not a free place for a score": partial(
             of_file, file, reward="ruler"
         ),

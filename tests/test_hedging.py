@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -21,9 +18,8 @@ from ruler_cli import (
     PoolSettings,
     Scorer,
     ScoreSettings,
-    UsageError,
 )
-from tests.conftest import ROOT, Ruler, group, read, write
+from tests.conftest import group
 from tests.judge_server import JudgeServer
 from tests.values import few
 
@@ -123,69 +119,3 @@ async def test_straggler(
         and unsure <= summary.unsure_usd < 2 * unsure
     )
     assert replies(tmp_path / "ledger.sqlite") == KNOWN + 2
-
-
-@pytest.mark.anyio
-async def test_closed(server: JudgeServer, tmp_path: Path) -> None:
-    """If a Scorer is closed while both calls are in flight, both end, and the ledger has neither."""
-    ledger = tmp_path / "ledger.sqlite"
-    settings = ScoreSettings(
-        judge=JudgeSettings("openai/good", server.base),
-        pool=PoolSettings(concurrency=KNOWN, hedge=True),
-        ledger=ledger,
-    )
-    async with Scorer(settings) as scorer:
-        await teach(scorer, server)
-        server.configure(latency=NEVER)
-        scored = asyncio.create_task(scorer.score(GROUPS[KNOWN]))
-        await until(lambda: server.stats()["in_flight"] == 2)
-    with pytest.raises(UsageError, match="closed"):
-        await scored
-    await until(lambda: server.stats()["in_flight"] == 0)
-    assert replies(ledger) == KNOWN
-
-
-def test_killed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """After `kill -9` with both calls in flight the next run asks once for each lost reply."""
-    groups = [group(f"g{i:03}", 0.1, i / 200, 0.9) for i in range(120)]
-    write(tmp_path / "in.jsonl", groups)
-    options = [
-        "--api-base",
-        server.base,
-        "--ledger",
-        "ledger.sqlite",
-        "-c",
-        "8",
-        "--set",
-        "hedge=true",
-    ]
-    line = [
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "openai/good",
-        *options,
-        "--summary",
-        "summary.json",
-    ]
-    # The last six groups are fewer than what may be in flight: room for their second calls.
-    server.configure(latency=0.15, stalls_after=len(groups) - 6)
-    command = [sys.executable, "-m", "ruler_cli", *line]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    ) as process:
-        asyncio.run(until(lambda: server.stats()["requests"] > len(groups)))
-        process.kill()
-    kept = replies(tmp_path / "ledger.sqlite")
-    assert kept == len(groups) - 6
-    server.reset()
-    done = ruler(*line)
-    assert done.returncode == 0, done.stderr
-    assert server.stats()["requests"] == len(groups) - kept
-    written = [
-        [one["ruler"]["score"] for one in each["trajectories"]]
-        for each in read(tmp_path / "out.jsonl")
-    ]
-    assert written == [[0.1, i / 200, 0.9] for i in range(len(groups))]
-    assert replies(tmp_path / "ledger.sqlite") == len(groups)

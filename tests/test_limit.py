@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -196,25 +195,6 @@ def test_group_that_goes_on(ruler: Ruler) -> None:
     assert [
         json.loads(line)["task_id"] for line in done.stdout.splitlines()
     ] == list("aabb")
-
-
-def test_endless_stdin() -> None:
-    """An input without an end, a group on each line, is read no further than the first groups."""
-
-    def lines() -> Iterator[Any]:
-        yield from (Row(f"g{i}") for i in range(3))
-        pytest.fail("it was read on")
-
-    from ruler_cli.files.grouping import first_groups
-
-    class Row:
-        part, parts = 0, 1
-
-        def __init__(self, key: str) -> None:
-            self.key = key
-
-    rows: Any = lines()
-    assert [row.key for row in first_groups(rows, 3)] == ["g0", "g1", "g2"]
 
 
 def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:

@@ -26,12 +26,6 @@ ALIKE = [
     }
     for i in range(3)
 ]
-PAIR = group("pair", 0.1, 0.9)
-
-
-def lines(records: list[Any]) -> str:
-    """Records as the text of a pipe."""
-    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def asking(server: JudgeServer) -> tuple[str, ...]:
@@ -39,18 +33,14 @@ def asking(server: JudgeServer) -> tuple[str, ...]:
     return "-m", "openai/fake", "--api-base", server.base
 
 
-@pytest.mark.parametrize("where", ["file", "pipe"])
 def test_nothing_to_compare(
-    ruler: Ruler, tmp_path: Path, server: JudgeServer, where: str
+    ruler: Ruler, tmp_path: Path, server: JudgeServer
 ) -> None:
     """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT is unchanged."""
     records = [*ALONE, *ALIKE, {"group_id": "empty", "trajectories": []}]
     write(tmp_path / "in.jsonl", records)
     (tmp_path / "out.jsonl").write_text(OLD)
-    source = "in.jsonl" if where == "file" else "-"
-    result = ruler(
-        "score", source, "out.jsonl", *asking(server), stdin=lines(records)
-    )
+    result = ruler("score", "in.jsonl", "out.jsonl", *asking(server))
     assert result.returncode == 2
     assert "nothing to compare" not in result.stdout
     assert "anything to compare" in result.stderr
@@ -62,26 +52,20 @@ def test_nothing_to_compare(
 
 
 @pytest.mark.parametrize(
-    "command", [("batch", "export", "-", "r.jsonl"), ("batch", "submit", "-")]
+    "command",
+    [
+        ("batch", "export", "in.jsonl", "r.jsonl"),
+        ("batch", "submit", "in.jsonl"),
+    ],
 )
 def test_nothing_to_submit(
     ruler: Ruler, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     """No request is made or submitted either, if there is nothing to compare."""
     write(tmp_path / "in.jsonl", ALONE)
-    for source in ("-", "in.jsonl"):
-        words = [source if word == "-" else word for word in command]
-        result = ruler(
-            *words,
-            "-m",
-            "openai/gpt-4o",
-            stdin=lines(ALONE),
-            OPENAI_API_KEY="x" * 20,
-        )
-        assert (result.returncode, "anything to compare" in result.stderr) == (
-            2,
-            True,
-        )
+    result = ruler(*command, "-m", "openai/gpt-4o", OPENAI_API_KEY="x" * 20)
+    assert result.returncode == 2
+    assert "anything to compare" in result.stderr
     assert not (tmp_path / "r.jsonl").exists()
 
 
@@ -117,21 +101,6 @@ def test_nothing_to_ask(ruler: Ruler, tmp_path: Path) -> None:
         ).returncode
         == 1
     )
-
-
-@pytest.mark.parametrize(
-    ("before", "warned"), [(3, False), (19, False), (20, True), (25, True)]
-)
-def test_held(ruler: Ruler, before: int, warned: bool) -> None:
-    """A pipe holds groups until one compares, or until the 20th, and then sends all of them, in order."""
-    records = [*[group(f"g{i}", 0.5) for i in range(before)], PAIR, *ALONE]
-    result = ruler("score", "-", "-", "-m", "offline", stdin=lines(records))
-    assert result.returncode == 0
-    keys = [json.loads(line)["group_id"] for line in result.stdout.splitlines()]
-    assert keys == [record["group_id"] for record in records]
-    assert (
-        "the first 20 groups have nothing to compare" in result.stderr
-    ) == warned
 
 
 def test_scattered_halves(

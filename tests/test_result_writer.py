@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -175,30 +174,6 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.asked == 60
 
 
-def test_no_directory_to_wait_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A missing directory for temporary files is a sentence too, and one pass needs none."""
-    stage = Stage(tmp_path, monkeypatch, [group("g0", 0.1, 0.9)], Stub())
-
-    def nowhere(**_: Any) -> None:
-        raise FileNotFoundError(
-            2, "No usable temporary directory found in ['/tmp']"
-        )
-
-    monkeypatch.setattr(
-        "ruler_cli.files.scratch.tempfile.TemporaryFile", nowhere
-    )
-    monkeypatch.setattr("ruler_cli.files.scratch.tempfile.tempdir", None)
-    monkeypatch.setattr(
-        "ruler_cli.files.scratch.tempfile._get_default_tempdir", nowhere
-    )
-    done = stage.run(passes=2)
-    assert isinstance(done.stopped, OutputError)
-    assert "No usable temporary directory" in str(done.stopped)
-    assert stage.run(passes=1).stopped is None
-
-
 @pytest.mark.long
 def test_memory_is_flat(tmp_path: Path) -> None:
     """Results that wait for the batch wait on disk: six times the groups take no more memory."""
@@ -217,40 +192,6 @@ def test_memory_is_flat(tmp_path: Path) -> None:
         tracemalloc.stop()
         assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == number
     assert peaks[1] - peaks[0] < 400 * 20_000 / 3
-
-
-def test_line_of_many_groups(tmp_path: Path) -> None:
-    """A line that holds many groups takes its size on disk while it waits, not that for each group.
-
-    Beside it the replies and the scores made of them are held, which are not combined again.
-    """
-    sizes, close = list[int](), Scratch.close
-
-    def closed(self: Scratch) -> None:
-        sizes.append(self.file.seek(0, 2))
-        close(self)
-
-    source = columns(tmp_path / "in.jsonl", 40)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scratch, "close", closed)
-        done = simulated(source, tmp_path / "out.jsonl")
-    assert (done.summary.groups, done.summary.written) == (40, 1)
-    assert sizes[0] < 5 * source.stat().st_size
-
-
-def columns(path: Path, groups: int) -> Path:
-    """One line with two rollouts of each of so many groups, as ms-swift writes a step."""
-    step = json.loads(
-        (SAMPLES / "formats" / "ms_swift.jsonl").read_text().splitlines()[0]
-    )
-    many: dict[str, list[Any]] = {name: [] for name in step}
-    for number in range(groups):
-        for answer in ("short", "at length " * 50):
-            for name, values in step.items():
-                many[name].append(values[0])
-            many["prompt"][-1] = f"Question {number}?"
-            many["completion"][-1] = answer
-    return write(path, [many])
 
 
 @pytest.mark.long

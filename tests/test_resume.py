@@ -356,26 +356,6 @@ def test_max_failures(
     assert (tmp_path / "out.jsonl").exists() == (most == "100%")
 
 
-@pytest.mark.parametrize("text", ["-1", "101%", "many", "0.5"])
-def test_max_failures_is_a_number(
-    text: str, ruler: Ruler, tmp_path: Path
-) -> None:
-    """A value that is neither a number nor a share is bad usage."""
-    write(tmp_path / "in.jsonl", GROUPS)
-    assert (
-        ruler(
-            "score",
-            "in.jsonl",
-            "out.jsonl",
-            "-m",
-            "offline",
-            "--max-failures",
-            text,
-        ).returncode
-        == 2
-    )
-
-
 def test_fatal_drains(
     server: JudgeServer, ruler: Ruler, tmp_path: Path
 ) -> None:

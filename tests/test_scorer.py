@@ -918,26 +918,6 @@ def test_error_of_the_caller(
 
 
 @pytest.mark.anyio
-async def test_cancelled_task_of_the_caller() -> None:
-    """If the caller's groups wait for a cancelled task, that is raised after all groups before it."""
-
-    async def groups() -> AsyncIterator[dict[str, Any]]:
-        for one in GROUPS[:3]:
-            yield one
-        task = asyncio.create_task(asyncio.sleep(10))
-        task.cancel()
-        await task
-
-    out = []
-    with pytest.raises(asyncio.CancelledError):
-        async for judged in score_groups(
-            groups(), ScoreSettings(judge=JudgeSettings("offline"))
-        ):
-            out.append(judged.index)
-    assert out == list(range(len(GROUPS[:3])))
-
-
-@pytest.mark.anyio
 async def test_task_group_of_the_caller(server: JudgeServer) -> None:
     """Groups may come from a generator that holds a task group open while it makes rollouts."""
 
@@ -1102,34 +1082,6 @@ async def test_left_early(server: JudgeServer) -> None:
     assert left_behind() == before
     # those of an earlier test may have ended meanwhile
     assert {*threading.enumerate()} <= threads
-
-
-def test_generators_of_a_loop_that_ends(
-    server: JudgeServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A stream that is held when its loop ends is closed without an error."""
-    held = []
-
-    async def ends(scorer: Scorer | None) -> None:
-        stream = (
-            score_groups(many(50), at(server))
-            if scorer is None
-            else scorer.score_groups(many(50))
-        )
-        held.append(stream)
-        async for _ in stream:
-            return
-
-    async def opens() -> None:
-        async with Scorer(at(server)) as scorer:
-            await ends(scorer)
-
-    for _ in range(
-        5
-    ):  # the order in which a loop closes its generators is by chance
-        asyncio.run(ends(None))
-        asyncio.run(opens())
-    assert caplog.messages == []
 
 
 @pytest.mark.anyio

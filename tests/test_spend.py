@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from ruler_cli.errors import CapReached
-from tests.conftest import Ruler, group, rollout, write
+from tests.conftest import Ruler, group, write
 from tests.runs import Stage, Stub, noisy
 from tests.test_shards import laid
 from tests.values import few
@@ -131,58 +131,6 @@ def test_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(capped(stage, 10, reading={"limit": 20})) <= {
         f"g{i}" for i in range(40, 60)
     }
-
-
-def test_large_groups_are_no_rarer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group of many records is drawn as often as one of two."""
-    sizes = [2, 20] * 60
-    records = [
-        rollout(j / 20, f"g{i}-{j}", group_id=f"g{i}")
-        for j in range(20)
-        for i, n in enumerate(sizes)
-        if j < n
-    ]
-    stage = Stage(tmp_path, monkeypatch, records, Stub(price=PRICE))
-    large = sum(int(key[1:]) % 2 for key in capped(stage, 60))
-    assert 20 <= large <= 40
-
-
-def steps(number: int) -> list[dict[str, Any]]:
-    """Columnar records: training steps, each with the rollouts of two groups, one after the other."""
-    return [
-        {
-            "global_step": [step] * 4,
-            "id": [f"{name}{step}" for name in "abab"],
-            "prompt": [f"Task {name}{step}." for name in "abab"],
-            "responses": [
-                f"{name}{step}x-{i} truth={i / 10}"
-                for i, name in enumerate("abab")
-            ],
-            "scores": [0.0] * 4,
-        }
-        for step in range(number)
-    ]
-
-
-def test_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups of a columnar record are drawn one after another, and it is written once, in its place."""
-    stage = Stage(tmp_path, monkeypatch, steps(20), Stub(price=PRICE))
-    stopped = stage.run(ledger=None, max_cost=9 * CALL, spend="spread").stopped
-    assert isinstance(stopped, CapReached)
-    records = stage.records()
-    assert [record["global_step"][0] for record in records] == [*range(20)]
-    scored = [
-        sum(score is not None for score in record["scores"])
-        for record in records
-    ]
-    assert {*scored[5:]} >= {0, 4}
-    assert scored.count(2) <= 1
-    stage.run(max_cost=99.0, spend="spread")
-    spread = stage.masked()
-    stage.run()
-    assert stage.masked() == spread
 
 
 def test_refused(ruler: Ruler, tmp_path: Path) -> None:

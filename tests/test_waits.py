@@ -100,21 +100,6 @@ def test_flapping() -> None:
     ]
 
 
-def test_each_judge() -> None:
-    """Each judge of a panel is reported for itself."""
-    assert reported(
-        (0.0, down("one")),
-        (1.0, down("one", "two")),
-        (2.0, down("two")),
-        (3.0, Status()),
-    ) == [
-        "one down 9",
-        "two down 9",
-        "one back after 2",
-        "two back after 2",
-    ]
-
-
 def test_idle() -> None:
     """While no call waits, only the begin and the end of an outage are reported."""
     looks = [(float(now), down("one", queued=0)) for now in range(500)]
@@ -122,16 +107,6 @@ def test_idle() -> None:
         "one down 9",
         "one back after 500",
     ]
-
-
-def test_of_workers() -> None:
-    """Workers that wait for one judge are one wait, the longest."""
-    one, other = (
-        Status(waits=(JudgeWait("one", "down", seconds),))
-        for seconds in (3.0, 8.0)
-    )
-    assert Status.of([other, one]).waits == (JudgeWait("one", "down", 8.0),)
-    assert Status.of([one, other]).outage == "down"
 
 
 def test_warned_of() -> None:

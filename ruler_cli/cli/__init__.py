@@ -17,7 +17,7 @@ _COMMANDS = {
     "check": "Read INPUT as `score` would, and estimate calls, tokens and cost.",
     "prompt": "Print the exact request that `score` would send for a group.",
     "report": "Show a scored file on the terminal, as JSON, or as a page.",
-    "compare": "Show two scored files of the same input side by side.",
+    "compare": "Compare two scored files of the same input, group by group.",
     "trend": "Show the scored files of a training, step by step.",
     "label": "Make a page on which people compare rollouts.",
     "agree": "Compare scores with labels.",

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SUBMITTED = """
 already in open batches: {0.out:request}
-beyond what the provider enqueues at once, submit again after the next `batch collect`: {0.held:request}
 submitted: {0.requests:request}
 """
 _BATCH = """
@@ -107,15 +106,13 @@ def submit(
             missing = result.missing
             print_figures(NOT_ASKED, missing)
             print_figures(_SUBMITTED, result)
-            code = int(
-                bool(missing.unreadable or missing.unaskable or result.held)
-            )
+            code = int(bool(missing.unreadable or missing.unaskable))
             still_open = result.batches or result.out
             if options.wait and still_open:
                 return await _collect(batches, options, again) or code
             if still_open:
                 print_note(f"next: {ledger_command(options, 'batch collect')}")
-            elif not result.held:
+            else:
                 print_note(f"no request is missing; next: {again}")
             return code
 

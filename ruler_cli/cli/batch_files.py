@@ -70,7 +70,7 @@ def export(
 
     Requests that the ledger answers are left out. The batch APIs of OpenAI and Anthropic, `vllm run-batch` or
     another engine can answer them. Answers can lead to further requests: import them and run the same
-    command again until REQUESTS is empty. A panel has a file for each judge, named after it.
+    command again until REQUESTS is empty. A panel has a file for each judge: requests.1.jsonl and so on.
 
     Example: ruler batch export rollouts.jsonl requests.jsonl -m openai/o3
 
@@ -94,7 +94,7 @@ def export(
         for judge in judges:
             cached_only(judge)
         lines = [request_line(judge) for judge in judges]
-        names = names_for(output, [judge.label for judge in judges])
+        names = names_for(output, len(judges))
         with closing(Console("log", source)) as console, ExitStack() as stack:
             files = []
             for name in names:

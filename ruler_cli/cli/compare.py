@@ -31,7 +31,7 @@ def command(
     source: Scored,
     second: OtherScored,
 ) -> int:
-    """Compare two scored files of the same input, and show the groups that they disagree on most.
+    """Compare two scored files of the same input, group by group.
 
     \b
     Example:

@@ -37,9 +37,10 @@ def command(
     ctx: typer.Context,
     source: Scored,
 ) -> int:
-    """Make a page on which people compare pairs of rollouts without knowing their scores.
+    """Make a page on which people compare rollouts.
 
-    It hands out what they say as labels.jsonl, for `ruler agree SCORED --people labels.jsonl`.
+    They do not see the scores. It hands out what they say as labels.jsonl, for
+    `ruler agree SCORED --people labels.jsonl`.
 
     \b
     Example:

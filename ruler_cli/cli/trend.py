@@ -112,7 +112,7 @@ def command(
     ctx: typer.Context,
     sources: ScoredSteps,
 ) -> int:
-    """Show the scored files of a training, step by step, and what drifts over them.
+    """Show the scored files of a training, step by step.
 
     \b
     Example:

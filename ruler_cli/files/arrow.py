@@ -1,6 +1,6 @@
 """Arrow values → JSON, and records → a Parquet table. pyarrow is an extra: only Parquet files lead here.
 
-JSON holds less than Arrow does: binary becomes its size, dates and times become text.
+JSON holds less than Arrow does: binary becomes its size, dates and times become text, durations seconds.
 
 A file needs its schema before its first row, and the last record may hold a score that does not fit its
 column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
@@ -11,48 +11,37 @@ marked, and read again as the JSON that it is.
 
 from __future__ import annotations
 
-import contextlib
+import datetime
 import decimal
 import json
-import math
 import re
+import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, islice
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
 from ruler_cli.errors import (
     InputChanged,
     OutputError,
-    RulerError,
     UnreadableError,
-    UsageError,
 )
 from ruler_cli.files.containers import Writer
 from ruler_cli.files.error_map import message_of
-from ruler_cli.files.parse import parse_value
+from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
-from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path, T
 
 BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
 MAX_ROWS = 256
 """Most rows decoded at once: a column with a dictionary is much smaller in the file than in memory."""
-_GROUP = 64 << 20
-"""Bytes of Arrow data that one row group is made of at most."""
 _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
-_DEEPEST = 64
-"""Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
 _NOT_HELD = (
     pa.ArrowException,
     TypeError,
@@ -69,88 +58,38 @@ def objects(batch: Any) -> list[bytes]:
     """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        values = _values(column)
-        if _MARK.items() <= (field.metadata or {}).items():
-            values = [text and orjson.Fragment(text) for text in values]
-        columns.append(values)
-    names = batch.schema.names
-    rows = [
-        dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
-    ]
-    return [orjson.dumps(row, default=_other_type) for row in rows]
+        # asked for where there are none, it makes the rest four times as slow
+        maps = "lossy" if "map<" in str(field.type) else None
+        values = column.to_pylist(maps_as_pydicts=maps)
+        is_json = _MARK.items() <= (field.metadata or {}).items()
+        key = dump(field.name)
+        members = []
+        for value in values:
+            text = value if is_json and value else _encode(value)
+            members.append(key + b":" + text.encode())
+        columns.append(members)
+    rows = zip(*columns, strict=True)
+    return [b"{%s}" % b",".join(row) for row in rows]
 
 
-def _values(column: Any) -> list[Any]:
-    """Return every value of an Arrow array as a type that orjson writes."""
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return _values(column.storage)
-    if types.is_dictionary(kind):
-        return _values(column.dictionary_decode())
-    if types.is_struct(kind):
-        names = [field.name for field in kind]
-        members = map(_values, column.flatten())
-        rows = [
-            dict(zip(names, row, strict=True))
-            for row in zip(*members, strict=True)
-        ]
-        return _where_valid(column, rows)
-    if types.is_map(kind):
-        pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        rows = [
-            {str(item["key"]): item["value"] for item in row or ()}
-            for row in _lists(column.cast(pa.list_(pair)))
-        ]
-        return _where_valid(column, rows)
-    if types.is_nested(kind):
-        return _lists(column)
-    if types.is_duration(kind):  # an integer in the unit of the column
-        column = column.cast("int64")
-    elif types.is_temporal(kind):  # ISO 8601
-        try:
-            texts = column.cast("string").to_pylist()
-        except pa.ArrowException:  # a time zone that this machine does not know
-            utc = column.cast(pa.timestamp(kind.unit))
-            texts = utc.cast("string").to_pylist()
-        return [text and text.replace(" ", "T") for text in texts]
-    if types.is_floating(kind):
-        numbers = column.cast("float64").to_pylist()
-        for at, number in enumerate(numbers):
-            if number is not None and not math.isfinite(number):
-                # JSON libraries read NaN and Infinity, but orjson writes null
-                numbers[at] = orjson.Fragment(json.dumps(number))
-        return list(numbers)
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:  # text that is no UTF-8
-        raws = column.cast("large_binary").to_pylist()
-        return [raw and raw.decode(errors="replace") for raw in raws]
-
-
-def _where_valid(column: Any, rows: Sequence[Any]) -> list[Any]:
-    """Return the rows of an array, None where it has none."""
-    valid = column.is_valid().to_pylist()
-    return [
-        row if is_valid else None
-        for row, is_valid in zip(rows, valid, strict=True)
-    ]
-
-
-def _other_type(value: Any) -> Any:
-    """Return a value that orjson writes in place of one that it does not know."""
+def _json_value(value: Any) -> Any:
+    """Return a value of JSON in place of one that JSON does not hold."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, decimal.Decimal):
-        return orjson.Fragment(str(value))
-    return str(value)
+        is_integer = value == value.to_integral_value()
+        return int(value) if is_integer else float(value)
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    return value.isoformat()
 
 
-def _lists(column: Any) -> list[Any]:
-    items = iter(_values(column.flatten()))
-    sizes = pc.list_value_length(column).to_pylist()
-    return [
-        None if size is None else list(islice(items, size)) for size in sizes
-    ]
+# NaN and Infinity, for which orjson writes null, are read by every JSON library
+_encode = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), default=_json_value
+).encode
 
 
 def _wider(kind: Any, values: Sequence[Any]) -> Any:
@@ -161,11 +100,8 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
     schemas = [pa.schema([("x", member)]) for member in (kind, inferred)]
     unified = pa.unify_schemas(schemas, promote_options="permissive")
     wider = unified.field("x").type
-    name = str(wider)
-    steps = ((c == "<") - (c == ">") for c in name)
-    if "struct<>" in name or max(accumulate(steps)) > _DEEPEST:
-        return None
-    return wider
+    # no file holds an object without members
+    return None if "struct<>" in str(wider) else wider
 
 
 def _held(kind: Any, values: Sequence[Any]) -> Any:
@@ -208,24 +144,6 @@ class TableWriter(Writer):
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
 
-    def begin(
-        self,
-        ruler: Path,
-        columns: Callable[[], set[str]],
-        on_failure: OnFailure,
-    ) -> None:
-        """Raise UsageError for a column of INPUT that gets a score and cannot be made of its JSON."""
-        if self._fixed:
-            self._refuse(columns(), UsageError)
-
-    def _refuse(self, names: Iterable[str], kind: type[RulerError]) -> None:
-        for name in self._fixed.intersection(names):
-            raise kind(
-                f"the column `{name}` gets a score, and holds binary data that JSON does not",
-                "name OUTPUT .jsonl",
-                place=self.name,
-            )
-
     def put(self, number: int, record: bytes) -> None:
         """Spool a record, and note the columns that it changes."""
         new = _members(record)
@@ -239,7 +157,12 @@ class TableWriter(Writer):
             old = _members(row.raw)
         for name in {**new, **old}:
             if name not in self._types and old.get(name) != new.get(name):
-                self._refuse([name], OutputError)
+                if name in self._fixed:
+                    raise OutputError(
+                        f"the column `{name}` gets a score, and holds binary data that JSON does not",
+                        "name OUTPUT .jsonl",
+                        place=self.name,
+                    )
                 self._types[name] = pa.null()
         self._spool.put((number, record))
 
@@ -250,10 +173,8 @@ class TableWriter(Writer):
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    batches = self._batches(schema)
-                    for piece in _pieces(batches, attrgetter("nbytes"), _GROUP):
-                        table = pa.Table.from_batches(piece)
-                        file.write_table(table, len(table))
+                    for batch in self._batches(schema):
+                        file.write_batch(batch)
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
                 raise OutputError(
@@ -277,17 +198,8 @@ class TableWriter(Writer):
                 field = pa.field(name, kind)
             fields[name] = field
         metadata = dict(self._schema.metadata or {})
-        # what pandas notes of columns that changed is left out
-        with contextlib.suppress(
-            KeyError, ValueError, TypeError, AttributeError
-        ):
-            pandas = json.loads(metadata[b"pandas"])
-            pandas["columns"] = [
-                column
-                for column in pandas["columns"]
-                if column["field_name"] not in self._types
-            ]
-            metadata[b"pandas"] = json.dumps(pandas).encode()
+        # what pandas notes of columns may hold no more
+        metadata.pop(b"pandas", None)
         return pa.schema(fields.values(), metadata or None)
 
     def _infer_types(self) -> None:
@@ -314,8 +226,17 @@ class TableWriter(Writer):
 
     def _spooled(self) -> Iterator[list[bytes]]:
         """Yield the records in pieces of a bounded size."""
-        records = (record for _, record in self._spool.all())
-        return _pieces(records, len, BATCH)
+        piece = list[bytes]()
+        size = 0
+        for _, record in self._spool.all():
+            piece.append(record)
+            size += len(record)
+            if size > BATCH:
+                yield piece
+                piece = []
+                size = 0
+        if piece:
+            yield piece
 
     def _batches(self, schema: Any) -> Iterator[Any]:
         """Yield the records as batches in the schema."""
@@ -364,20 +285,3 @@ def _members(record: bytes) -> dict[str, bytes]:
         _encodable(name): record[start:end]
         for name, (_, start, end) in members.items()
     }
-
-
-def _pieces(
-    items: Iterable[T], size_of: Callable[[T], int], most: int
-) -> Iterator[list[T]]:
-    """Split items into lists of a bounded size."""
-    piece = list[T]()
-    size = 0
-    for item in items:
-        piece.append(item)
-        size += size_of(item)
-        if size > most:
-            yield piece
-            piece = []
-            size = 0
-    if piece:
-        yield piece

@@ -32,18 +32,6 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 _SQLITE_FULL = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 """Beginnings of the names of SQLite's errors about its file: no room, no directory for it, no descriptor left."""
-DENIED = "access denied"
-_STORAGE = (
-    ("NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError RefreshError "
-     "LocalTokenNotFoundError", "no credentials found", "log in with the provider's tool, or set its variables"),
-    ("PermissionError 401 403", DENIED, "check the credentials and their permissions"),
-    ("404", "no such object", "check the address"),
-    ("ClientConnectionError ConnectionError ConnectError TimeoutError HTTPClientError FSTimeoutError gaierror "
-     "TransportError TimeoutException", "the storage cannot be reached", "check the network and the endpoint"),
-    ("FileNotFoundError", "no such object", "check the address"),
-    ("NotImplementedError", "this storage is read-only", "name a file of this machine"),
-)  # fmt: skip
-"""Names of classes, and statuses of HTTP, that storages raise, best known first; problem and remedy."""
 
 
 def message_of(error: BaseException) -> str:
@@ -121,7 +109,7 @@ def _mapped(
         raise
     except Exception as error:
         if _is_address(place):
-            problem, remedy = explain(error)
+            problem, remedy = _explain(error)
         elif isinstance(error, OSError):
             problem, remedy = system_problem(error)
         elif getattr(error, "sqlite_errorname", "").startswith(_SQLITE_FULL):
@@ -138,35 +126,16 @@ def _is_address(place: str) -> bool:
     return "://" in place
 
 
-def explain(error: BaseException) -> tuple[str, str]:
+def _explain(error: Exception) -> tuple[str, str]:
     """Return problem and remedy of a storage's error, without its own message, which may quote a key."""
-    signs = set[str]()
-    link: BaseException | None = error
-    # a file system may report a lost connection as a missing file
-    for _ in range(8):
-        if link is None:
-            break
-        signs.update(kind.__name__ for kind in type(link).__mro__)
-        signs.add(_status(link))
-        link = link.__cause__
-    for names, problem, remedy in _STORAGE:
-        if not signs.isdisjoint(names.split()):
-            return problem, remedy
-    reason = (
-        _status(error) or getattr(error, "strerror", "") or type(error).__name__
+    if isinstance(error, PermissionError):
+        return "access denied", "check the credentials and their permissions"
+    if isinstance(error, FileNotFoundError):
+        return "no such object", "check the address and the network"
+    if isinstance(error, NotImplementedError):
+        return "this storage is read-only", "name a file of this machine"
+    status = getattr(error, "status", None) or getattr(error, "code", "")
+    return (
+        f"failed ({type(error).__name__} {status})".replace(" )", ")"),
+        "check the address, the credentials and the network",
     )
-    return f"failed ({reason})", "try again, or copy the file to this machine"
-
-
-def _status(error: BaseException) -> str:
-    """Return the HTTP status of an error, under any of the names that libraries use; "" for none."""
-    response = getattr(error, "response", None)
-    codes = [
-        getattr(error, "status", None),
-        getattr(error, "code", None),
-        getattr(response, "status_code", None),
-    ]
-    if isinstance(response, dict):
-        metadata = response.get("ResponseMetadata", {})
-        codes.append(metadata.get("HTTPStatusCode"))
-    return next(filter(str.isdigit, map(str, codes)), "")

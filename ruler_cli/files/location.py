@@ -6,7 +6,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import filterfalse
@@ -27,7 +27,6 @@ _BUCKETS = frozenset(
 """Schemes whose addresses hold a bucket where others hold a host."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
-_NUMBER = re.compile(r"([0-9]{1,999})")
 _OWN_FILES = (".partial", ".failed.jsonl")
 """Endings of files that ruler itself leaves."""
 
@@ -161,8 +160,7 @@ class Location:
 
         Ignores hidden files, files that ruler itself leaves (`*.partial`, `*.failed.jsonl`), and what is no
         regular file. No link out of INPUT is followed, and none to a directory: whoever may write into INPUT
-        could have any file of the user copied into OUTPUT. Numbers in names count as numbers: part-2 comes
-        before part-10.
+        could have any file of the user copied into OUTPUT.
         """
         listing = (
             self._remote_listing() if self.remote else self._local_listing()
@@ -184,7 +182,7 @@ class Location:
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
         names = [file.removeprefix(base) for file in files]
-        kept = _sorted(filterfalse(is_ignored, names))
+        kept = tuple(sorted(filterfalse(is_ignored, names)))
         whole = base == self.name.rstrip("/") + "/"
         return Listing(base, kept, whole)
 
@@ -232,7 +230,7 @@ class Location:
 
         if os.path.isdir(folder):  # noqa: PTH112
             look("", parts)
-        return Listing(base, _sorted(names), whole, _sorted(links))
+        return Listing(base, tuple(sorted(names)), whole, tuple(sorted(links)))
 
 
 @value
@@ -268,18 +266,3 @@ def is_ignored(name: str) -> bool:
     """Return whether a file, by its relative name, is no part of a dump."""
     hidden = any(part.startswith(".") for part in name.split("/"))
     return hidden or name.endswith(_OWN_FILES)
-
-
-def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names, key=natural_sort_key))
-
-
-def natural_sort_key(name: str) -> tuple[list[list[int | str]], str]:
-    """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
-    folders = []
-    for folder in name.split("/"):
-        # text and numbers take turns, so that equal places compare
-        pieces: list[int | str] = list(_NUMBER.split(folder))
-        pieces[1::2] = map(int, pieces[1::2])
-        folders.append(pieces)
-    return folders, name

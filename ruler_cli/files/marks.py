@@ -6,7 +6,7 @@ import re
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ruler_cli.errors import (
     ForeignError,
@@ -17,7 +17,7 @@ from ruler_cli.errors import (
 from ruler_cli.files import open_container
 from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Location
-from ruler_cli.files.parse import parse, parse_text
+from ruler_cli.files.parse import parse
 from ruler_cli.files.source import decompressed
 from ruler_cli.types import Line
 
@@ -35,9 +35,13 @@ _EXPORTS = (
     {"completion", "scores", "agreement", "rescaled"},
 )
 """Members of the records that are made of scored ones."""
+_STATUS = rb'"status":\s*"(?:scored|failed)"'
+_ANNOTATION = re.compile(
+    rb'(?<!\\)(?:"ruler":\s*\{\s*%s|%s,\s*"(?:score":[^,]*,\s*"judge_score|independent_reward)")'
+    % (_STATUS, _STATUS)
+)
+"""An annotation under its own name, or as the metadata of a score in an Inspect log."""
 _HEAD = 1 << 14
-_DEEP = 6
-"""Levels of a record that are searched for an annotation."""
 
 
 def refuse_foreign(
@@ -101,29 +105,5 @@ def _has_bytes(location: Location) -> bool:
 
 
 def has_scores(line: Line) -> bool:
-    """Return whether a record has an annotation of ruler."""
-    try:
-        return _annotated(parse(line.raw), _DEEP)
-    except (UnreadableError, RecursionError):
-        return False
-
-
-def _annotated(value: Any, deep: int, name: str = "") -> bool:
-    # a text of a conversation may be anything
-    if isinstance(value, str) and value[:1] in ("{", "[") and name != "content":
-        try:
-            value = parse_text(value)  # as a table may hold it
-        except UnreadableError:
-            return False
-    if isinstance(value, list):
-        members = [(name, item) for item in value]
-    elif isinstance(value, dict):
-        members = list(value.items())
-        is_ours = name == "ruler" or "independent_reward" in value
-        if is_ours and deep and value.get("status") in ("scored", "failed"):
-            return True
-    else:
-        return False
-    return deep > 0 and any(
-        _annotated(member, deep - 1, key) for key, member in members
-    )
+    """Return whether a record has an annotation of ruler; a quoted one, in a text, is none."""
+    return bool(_ANNOTATION.search(line.raw))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
+from ruler_cli.files.error_map import creating, writing, zstd
 from ruler_cli.files.index import OutputOrder
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import Kind, refuse_foreign
@@ -141,7 +141,10 @@ class LocalFile(PassThrough):
         """
         self.flush()
         os.fsync(self.file.fileno())
-        if not _is_at(self.partial, self.file.fileno()):
+        ours = os.fstat(self.file.fileno())
+        if not self.partial.exists() or not os.path.samestat(
+            ours, self.partial.lstat()
+        ):
             raise OutputError(
                 "was removed or replaced during the run",
                 "run it again",
@@ -175,31 +178,16 @@ def _open_locked(partial: Path) -> BinaryIO:
 
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
-    while True:
-        partial.parent.stat()  # an error if there is no directory
-        # another run may begin or end just now
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            if partial.is_symlink():
-                partial.unlink()
-            elif partial.exists():
-                with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
-                    _lock(old, partial)
-                    # else it is the OUTPUT of a run that ended
-                    if _is_at(partial, old.fileno()):
-                        partial.unlink()
-            file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
-            _lock(file, partial)
-            if _is_at(partial, file.fileno()):
-                return file
-            file.close()  # another run removed it before the lock
-
-
-def _is_at(path: Path, fd: int) -> bool:
-    """Return whether a path is that of an open file."""
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
-    except FileNotFoundError:
-        return False
+    if partial.is_symlink():
+        partial.unlink()
+    elif partial.exists():
+        with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
+            _lock(old, partial)
+            partial.unlink()
+    # an error if another run begins just now
+    file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
+    _lock(file, partial)
+    return file
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
@@ -238,12 +226,9 @@ class RemoteFile(PassThrough):
             self._staged = f"{self._path}.partial"
             self._system.open(self._staged, "wb").close()
         elif scheme != "hf":
-            try:
+            # a user who may not look at a bucket may be allowed to write to it
+            with contextlib.suppress(PermissionError):
                 self._system.info(self._path.partition("/")[0])
-            except Exception as error:
-                # a user who may not look at a bucket may be allowed to write to it
-                if explain(error)[0] != DENIED:
-                    raise
         # closed by `commit` and `discard`
         file: Any = tempfile.NamedTemporaryFile()  # noqa: SIM115
         self.file: BinaryIO = file
@@ -455,9 +440,8 @@ class FailedFile:
         raw = problem.raw
         if self.path is None or not raw:
             return
-        if (
-            raw[:1] in b"{["
-        ):  # a record of a document may lie over several lines
+        # a record of a document may lie over several lines
+        if raw[:1] in b"{[":
             raw = raw.replace(b"\n", b" ")
         with writing(str(self.path)):
             file = self._file
@@ -465,8 +449,8 @@ class FailedFile:
             lines = Counter(map(_digest, raw.split(b"\n")))
             if lines <= self._earlier:
                 self._earlier -= lines
-                return
-            file.write(raw + b"\n")
+            else:
+                file.write(raw + b"\n")
 
     def close(self) -> None:
         """Bring the lines to disk; call it before OUTPUT appears, so that every line is in one of them."""
@@ -527,19 +511,16 @@ def refuse_clashes(
     places = [out]
     if failed is not None:
         place = Location.of(failed)
-        option = f"--set failed={place.public}"
         endings = (".gz", ".zst", ".json", *_OTHER_ENDINGS)
-        if place.remote or failed.is_dir() or failed.name.endswith(endings):
+        is_plain = not (place.remote or failed.is_dir())
+        names = {source, output, partial} - {"-"}
+        taken = any(Location(name).same(place.name) for name in names)
+        if taken or not is_plain or failed.name.endswith(endings):
             raise UsageError(
-                "give the name of a plain file of this machine", place=option
+                "is not a plain file of this machine that is neither INPUT nor OUTPUT",
+                "give it a file of its own",
+                place=f"--set failed={place.public}",
             )
-        for name in (source, output, partial):
-            if name != "-" and Location(name).same(place.name):
-                raise UsageError(
-                    "is INPUT or OUTPUT",
-                    "give it a file of its own",
-                    place=option,
-                )
         places.append(place)
     if not place_of_input.many:
         return

@@ -10,15 +10,13 @@ import re
 from typing import Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.error_map import reading
+from ruler_cli.files.error_map import message_of, reading
 
 BLOCK = 2 << 20
 """Bytes of one request."""
 _CACHED = 32
 """Blocks that stay in memory: a Parquet file is read at as many offsets as it has columns."""
 _GLOB = re.compile(r"[*?[]")
-_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub",
-             "az": "adlfs", "abfs": "adlfs", "http": "aiohttp", "https": "aiohttp"}  # fmt: skip
 
 
 class RemoteStore:
@@ -33,12 +31,11 @@ class RemoteStore:
                 from fsspec.core import url_to_fs
 
                 self.system, self.path = url_to_fs(address)
-            except ImportError:
+            except ImportError as error:
                 scheme = public.partition("://")[0]
-                package = _PACKAGES.get(scheme, "fsspec")
                 raise UsageError(
-                    f"{scheme}:// needs the package {package}",
-                    f"install it with: pip install {package}",
+                    f"{scheme}:// needs a package ({message_of(error)})",
+                    "install s3fs for s3://, gcsfs for gs://, huggingface_hub for hf://",
                     place=public,
                 ) from None
             except ValueError:

@@ -1,11 +1,10 @@
-"""One file or stream of INPUT, open before its container is known; compressed bytes → text in UTF-8.
+"""One file or stream of INPUT, open before its container is known; compressed bytes → text.
 
-gzip, Zstandard, and UTF-16 and UTF-32 with a byte order mark are known by the first bytes.
+gzip and Zstandard are known by the first bytes.
 """
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
 import os
@@ -13,7 +12,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from shutil import copyfileobj
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -33,10 +32,10 @@ _HEAD = 512
 _JSON = re.compile(rb"(?:\xef\xbb\xbf|^)\s*[\[{](?!\0)", re.MULTILINE)
 """A line that begins as JSON; zeros before or behind it are left by a crash while it was written."""
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
-_HIDDEN_TEXT = re.compile(rb"BZh|\xfd7zXZ|\0*[\[{]\0|\0+[\[{]")
-"""First bytes of bzip2, xz, UTF-16 and UTF-32 without a mark: there may be records inside."""
-_WIDE = re.compile(rb"(\xff\xfe\0\0|\0\0\xfe\xff)|\xff\xfe|\xfe\xff")
-"""A byte order mark of UTF-32, which may begin as the other does, or of UTF-16."""
+_HIDDEN_TEXT = re.compile(
+    rb"BZh|\xfd7zXZ|\0*[\[{]\0|\0+[\[{]|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
+)
+"""First bytes of bzip2, xz, UTF-16 and UTF-32: there may be records inside."""
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
@@ -51,17 +50,13 @@ def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
             text = io.BufferedReader(gzip.GzipFile(fileobj=stream), BUFFER)
         elif head.startswith(ZSTD_MAGIC):
             text = io.BufferedReader(zstd.ZstdFile(stream, "rb"), BUFFER)
-        mark = _WIDE.match(text.peek(_HEAD))
-        if mark:
-            pieces = _decoded(text, "UTF-32" if mark[1] else "UTF-16")
-            text = io.BufferedReader(_Pieces(pieces), BUFFER)
         head = text.peek(_HEAD)[:_HEAD]
     hidden = _HIDDEN_TEXT.match(head)
     if hidden or (_CONTROL.search(head) and not _JSON.search(head)):
         kind = UsageError if hidden else ForeignError
         raise kind(
             f"is neither text nor a known container (it begins with {head[:8]!r})",
-            "convert it to JSON lines",
+            "convert it to JSON lines in UTF-8",
             place=name,
         )
     return cast(BinaryIO, text)
@@ -83,17 +78,6 @@ class _Pieces(io.RawIOBase):
         buffer[:size] = ready[:size]
         self._ready = ready[size:]
         return size
-
-
-def _decoded(stream: io.BufferedReader[Any], encoding: str) -> Iterator[bytes]:
-    """Yield text of another encoding as UTF-8; EOFError where it is damaged."""
-    pieces = iter(partial(stream.read1, BUFFER), b"")
-    try:
-        # JSON may hold lone surrogates, see `parse`
-        for text in codecs.iterdecode(pieces, encoding, "surrogatepass"):
-            yield text.encode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise EOFError(f"{encoding}: {error.reason}") from None
 
 
 def from_file(fd: int) -> io.BufferedReader[Any]:

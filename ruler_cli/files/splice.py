@@ -56,6 +56,7 @@ def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
     return re.compile(string + rb'|[^"\[\]{}\s,]++|' + container, re.DOTALL)
 
 
+DAMAGED = "is JSON that is damaged or truncated"
 Span = tuple[int, int]
 NewMembers = Mapping[str, "NewMembers | bytes | None"]
 """New members of an object, and of objects inside it; None removes a member."""
@@ -205,7 +206,7 @@ def span_at(
             at, end = items[part]
         else:
             return None
-    return at, _value_end(raw, at) if end is None else end
+    return at, value_end(raw, at) if end is None else end
 
 
 def encode_members(values: Mapping[str, bytes]) -> bytes:
@@ -215,10 +216,11 @@ def encode_members(values: Mapping[str, bytes]) -> bytes:
     )
 
 
-def _value_end(raw: bytes, at: int) -> int:
-    """Return the index behind the value that starts at `at`."""
+def value_end(raw: bytes, at: int) -> int:
+    """Return the index behind the value that starts at `at`; UnreadableError if there is none."""
     end = end_of(raw, at)
-    assert end is not None  # noqa: S101 - text is valid JSON, so brackets balance
+    if end is None:
+        raise UnreadableError(DAMAGED)
     return end
 
 
@@ -259,7 +261,7 @@ def read_object(
             lists[key], end = _read_items(raw, value)
         else:
             whole = quick(raw, value)
-            end = whole.end() if whole else _value_end(raw, value)
+            end = whole.end() if whole else value_end(raw, value)
         members[key] = (begin, value, end)
         every.append((key, (begin, end)))
     return ObjectSpans(start, skip(raw, end) + 1, members, every)
@@ -280,7 +282,7 @@ def _read_items(
             items.append(item)
             end = item.end
         else:
-            end = _value_end(raw, at)
+            end = value_end(raw, at)
             items.append((at, end))
         at = skip(raw, end)
         if raw[at] == ord(","):

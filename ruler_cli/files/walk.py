@@ -1,35 +1,41 @@
-"""Values of a JSON text by a path: their bytes are found one by one, and never parsed together.
+"""Values of a JSON text by a path: their bytes, found one by one and never parsed.
 
-A path is dotted, and each step may lead to many values: `data[].runs[]`, `{}`, `[1:]`. A key that holds dots or
-brackets is quoted: `"a.b".runs[]`.
-The text is not trusted: it may end anywhere or be not JSON at all.
+A path is dotted, and a step may lead to many values: `data[].runs[]`, `{}`. A key that holds dots or brackets is
+quoted: `"a.b".runs[]`. The text is not trusted: it may end anywhere or be not JSON at all.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
-from itertools import count, islice
 
 from ruler_cli.errors import ForeignError, UnreadableError, UsageError
-from ruler_cli.files.parse import dump, parse_value
-from ruler_cli.files.splice import Span, end_of, skip
-from ruler_cli.settings.suggestions import nearest
+from ruler_cli.files.parse import dump
+from ruler_cli.files.splice import (
+    DAMAGED,
+    read_array,
+    read_object,
+    skip,
+    value_end,
+)
 
 Steps = tuple[str, ...]
-"""`.name` of a member, or of an item by its index; the items of a list, `[]`, or all but the first, `[1:]`; the
-values of an object, `{}.value`, or its members as `{"key": …, "value": …}`, `{}`."""
-OPENING = (b"[", b"{")
-_MOST = 5_000
-"""Lists that are compared with a path that leads nowhere."""
-_LONGEST = 100
-"""Characters of a path in which lists are searched."""
+"""`.name` of a member, or of an item by its index; the items of a list, `[]`; the values of an object, `{}.value`, or
+its members as `{"key": …, "value": …}`, `{}`."""
 _STEP = re.compile(
-    r'\.?(?:(\[(?:1:)?\]|\{\}(?:\.value(?=[.\[{]|\Z))?)|("(?:[^"\\]|\\.)*")|([^."\[\]{}]+))'
+    r'\.?(?:(\[\]|\{\}(?:\.value(?=[.\[{]|\Z))?)|("(?:[^"\\]|\\.)*")|([^."\[\]{}]+))'
 )
-_PLAIN = re.compile(r'[^."\[\]{}]+')
+
+
+class NoRecordsError(UnreadableError):
+    """A path leads nowhere."""
+
+    def for_input(self, name: str) -> ForeignError:
+        """Return the error for a whole file."""
+        remedy = "check the path, or leave it out: `ruler check` proposes one"
+        return ForeignError(self.reason, remedy, place=f"{name}: --set records")
 
 
 def steps_of(path: str) -> Steps:
@@ -48,127 +54,52 @@ def steps_of(path: str) -> Steps:
     return tuple(steps)
 
 
-class JsonText:
-    """A JSON text with the offset `at` that is read next. `reached`: a path led to a list, an object or a value.
+def values_at(raw: bytes, at: int, steps: Steps) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and bytes of each value to which a path leads from the value at an offset.
 
-    Every method raises UnreadableError where the text is not JSON, or ends.
+    UnreadableError where the text is not JSON; NoRecordsError at the end if the path led nowhere.
     """
-
-    def __init__(self, text: bytes, at: int = 0) -> None:
-        """Begin at an offset."""
-        self.text = text
-        self.at = at
-        self.reached = False
-
-    def byte(self) -> bytes:
-        """Move to the next byte that is not white space, and return it; b"" at the end."""
-        self.at = skip(self.text, self.at)
-        return self.text[self.at : self.at + 1]
-
-    def value(self) -> Span:
-        """Move behind the value that starts here, and return its begin and end."""
-        self.byte()
-        start = self.at
-        end = end_of(self.text, start)
-        if end is None:
-            raise damaged()
-        self.at = end
-        return start, end
-
-    def entries(self) -> Iterator[str]:
-        """Yield the key or the index of each entry of the object or list that starts here, and move behind it.
-
-        A value that is not read before the next entry is asked for is skipped.
-        """
-        is_list = self.byte() == b"["
-        closing = b"]" if is_list else b"}"
-        self.at += 1
-        for index in count():
-            if self.byte() == closing:
-                break
-            if index:
-                self._take(b",")
-            key = str(index)
-            if not is_list:
-                start, end = self.value()
-                key = str(parse_value(self.text[start:end], exact=False))
-                self._take(b":")
-            self.byte()
-            before = self.at
-            yield key
-            if self.at == before:
-                self.value()
-        self.at += 1
-
-    def walk(self, steps: Steps) -> Iterator[tuple[int, bytes]]:
-        """Yield the offset and bytes of each value to which a path leads from here, and move behind the whole."""
-        if not steps:
-            self.reached = True
-            start, end = self.value()
-            yield start, self.text[start:end]
-            return
-        step, rest = steps[0], steps[1:]
-        is_name = step[0] == "."
-        # a name may be that of an item, by its index
-        openings = OPENING if is_name else (step[:1].encode(),)
-        if self.byte() not in openings:
-            self.value()
-            return
-        has_entry = False
-        for key in self.entries():
-            if is_name and key != step[1:]:
-                continue
-            if step == "[1:]" and key == "0":
-                continue
-            if is_name and has_entry:
-                raise UnreadableError(f"has two members `{key}`")
-            has_entry = True
-            for start, raw in self.walk(rest):
-                if step == "{}":
-                    yield start, b'{"key": %s, "value": %s}' % (dump(key), raw)
-                else:
-                    yield start, raw
-        self.reached |= not (is_name or has_entry)
-
-    def lists(self, before: str = "") -> Iterator[str]:
-        """Yield the paths of lists of objects in the value that starts here, as far as their first items show."""
-        opens = self.byte()
-        if opens not in OPENING or len(before) > _LONGEST:
-            return
-        for key in self.entries():
-            path = f"{before}[]"
-            if opens == b"{":
-                name = key if _PLAIN.fullmatch(key) else dump(key).decode()
-                path = f"{before}.{name}".removeprefix(".")
-            elif key == "0" and self.byte() == b"{":
-                yield path
-            else:
-                continue
-            yield from self.lists(path)
-
-    def _take(self, byte: bytes) -> None:
-        """Move behind a byte that must be here."""
-        if self.byte() != byte:
-            raise damaged()
-        self.at += 1
+    try:
+        any_reached = yield from _walk(raw, at, steps)
+    except IndexError:  # the text ends
+        raise UnreadableError(DAMAGED) from None
+    if not any_reached:
+        path = "".join(steps).removeprefix(".")
+        raise NoRecordsError(f"holds no records at `{path}`")
 
 
-def damaged() -> UnreadableError:
-    """Return the error for a text that is not JSON, or ends too early."""
-    return UnreadableError("is JSON that is damaged or truncated")
-
-
-def nowhere(name: str, path: str, text: bytes, at: int = 0) -> UsageError:
-    """Return the error for a path that leads nowhere in the value that starts at an offset of a text."""
-    paths = list[str]()
-    with suppress(UnreadableError):
-        paths += islice(JsonText(text, at).lists(), _MOST)
-    near = nearest(path, paths)
-    if near:
-        remedy = f"did you mean {near}?"
-    elif paths:
-        remedy = f"lists of objects are at {', '.join(paths[:3])}"
+def _walk(
+    raw: bytes, at: int, steps: Steps
+) -> Generator[tuple[int, bytes], None, bool]:
+    """Yield the values, and return whether the path led to one, or to a list or an object that may be empty."""
+    at = skip(raw, at)
+    if not steps:
+        yield at, raw[at : value_end(raw, at)]
+        return True
+    step, rest = steps[0], steps[1:]
+    inside = dict[str, int]()
+    if raw[at] == ord("[") and step[0] in ".[":
+        for number, (start, _) in enumerate(read_array(raw, at)):
+            inside[str(number)] = start
+    elif raw[at] == ord("{") and step[0] in ".{":
+        spans = read_object(raw, at)
+        if raw[spans.end - 1 : spans.end] != b"}":
+            raise UnreadableError(DAMAGED)
+        for key, (_, start, _) in spans.members.items():
+            inside[key] = start
     else:
-        remedy = "it has no list of objects; {} takes the members of an object"
-    problem = f"holds no records at `{path}`"
-    return ForeignError(problem, remedy, place=f"{name}: --set records")
+        return False
+    is_name = step[0] == "."
+    if is_name:
+        key = step[1:]
+        inside = {key: inside[key]} if key in inside else {}
+    any_reached = not (is_name or inside)
+    for key, start in inside.items():
+        values = _walk(raw, start, rest)
+        if step == "{}":
+            for offset, value in values:
+                yield offset, b'{"key": %s, "value": %s}' % (dump(key), value)
+            any_reached = True
+        else:
+            any_reached |= yield from values
+    return any_reached

@@ -234,11 +234,6 @@ def read_atif(record: JsonObject) -> Rollout:
     )
 
 
-_REWARDS = words(
-    "result.verifier_result.rewards.reward reward_file.reward reward_file"
-)
-
-
 def read_trial(record: JsonObject) -> Rollout:
     """Read a trial of Harbor, which is made of the files of its folder; its steps are parts of one rollout."""
     stated = record.get("trajectory")
@@ -254,7 +249,7 @@ def read_trial(record: JsonObject) -> Rollout:
     return replace(
         first_step,
         histories=tuple(histories),
-        reward=first_at(record, *_REWARDS),
-        outcome=first_at(record, *_REWARDS[1:]),
+        reward=lookup(record, "result.verifier_result.rewards.reward"),
+        outcome=None,
         member=None,
     )

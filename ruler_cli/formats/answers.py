@@ -252,7 +252,6 @@ def read_preference(record: JsonObject) -> Rollouts:
         dialogues = dialogue_pair(sides)
     tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
-    judged = record.get("turn")
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
@@ -264,10 +263,6 @@ def read_preference(record: JsonObject) -> Rollouts:
             answer = answer_turns(sides[i], name)
         if _is_whole(answer):
             shown = []
-            asked = [turn for turn in answer if turn.get("role") == "user"]
-            if type(judged) is int and len(asked) > judged:
-                # it goes on after the turn that was judged (MT-bench)
-                outcome = None
         return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]

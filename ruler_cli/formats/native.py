@@ -30,7 +30,7 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.format import holds
 from ruler_cli.formats.names import ANSWER_LISTS, ANSWERS, SUBMISSIONS, TOOLS
-from ruler_cli.formats.paths import Rollouts, list_field
+from ruler_cli.formats.paths import Rollouts
 from ruler_cli.messages.content import Messages
 from ruler_cli.messages.conversations import (
     SYSTEM,
@@ -127,7 +127,9 @@ def _recorded(trajectory: JsonObject) -> list[Messages]:
 
 def read_group(record: JsonObject) -> Rollouts:
     """Read all trajectories of a group line; one that cannot be read does not stop the others."""
-    trajectories = list_field(record, "trajectories")
+    trajectories = record.get("trajectories")
+    if not is_list(trajectories):
+        raise UnreadableError("has no list `trajectories`")
     return [
         read_trajectory(t, ("trajectories", i))
         for i, t in enumerate(trajectories)

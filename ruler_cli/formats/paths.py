@@ -145,37 +145,11 @@ def alternatives(fields: Iterable[str]) -> list[str]:
     return [path for names in fields for path in names.split("|")]
 
 
-def list_field(
-    record: JsonObject,
-    name: str,
-) -> list[Any]:
-    """Return the list in a field of the record; UnreadableError if there is none."""
-    value = record.get(name)
-    if not is_list(value):
-        raise UnreadableError(f"has no list `{name}`")
-    return value
-
-
 def wrong_size(path: str, size: int) -> UnreadableError:
     """Return the error for a list at a path that has not one item for each of `size` rollouts."""
     return UnreadableError(
         f"has no list of {size} items at `{path}`, one a rollout"
     )
-
-
-def column(
-    record: JsonObject,
-    name: str,
-    size: int,
-) -> list[Any]:
-    """Return the list at a path that holds one item for each of `size` rollouts, all None if it is absent.
-
-    UnreadableError if it is no list of that length.
-    """
-    values = lookup(record, name)
-    if values is not None and len(items(values)) != size:
-        raise wrong_size(name, size)
-    return items(values) or [None] * size
 
 
 def is_text_list(value: Any) -> bool:
@@ -236,8 +210,12 @@ class RolloutPaths:
         return value
 
     def shared(self, names: str) -> Any:
-        """Return a value that the answers to one prompt share, unless its path goes through a list."""
-        is_shared = self.is_group and self.is_listed
-        if is_shared and not LISTS.search(names):
-            return lookup(self.record, present(self.record, names))
+        """Return a value that the answers to one prompt share, unless its path goes through a list.
+
+        In a columnar line all share what is no list.
+        """
+        if self.is_listed and not LISTS.search(names):
+            value = lookup(self.record, present(self.record, names))
+            if self.is_group or not is_list(value):
+                return value
         return self.at(names)

@@ -16,7 +16,6 @@ from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
     first_at,
-    is_list,
     is_object,
     is_text,
     items,
@@ -44,12 +43,12 @@ from ruler_cli.formats.paths import (
     RolloutPaths,
     Rollouts,
     alternatives,
-    column,
     every,
     first_list,
     is_text_list,
     present,
     rollout_object,
+    wrong_size,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -124,12 +123,10 @@ class Reader:
     ) -> tuple[Record, ...]:
         form = self.format
         rollouts = rollouts_of(form, value)
-        if self.value_paths:
-            places = [
-                self.values(value, rollout).places for rollout in rollouts
-            ]
-            paths = self.value_paths.values()
-            rows.check_lists(value, places, paths, listed=form.listed)
+        beside = [*paths(form.prompt), form.outcome, form.tools]
+        beside += self.value_paths.values()
+        places = [self.values(value, rollout).places for rollout in rollouts]
+        rows.check_lists(value, places, beside)
         if self.prompt:
             named = "`, `".join(self.prompt)
             rollouts = [
@@ -169,17 +166,11 @@ class Reader:
         self, value: JsonObject, rollouts: Rollouts
     ) -> tuple[Standards | None, str]:
         """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
-        form = self.format
-        names = form.rubric.split("|")
-        holders = [value]
-        if not form.listed:
-            holders += [rollout_object(value, rollout) for rollout in rollouts]
-        stated = [lookup(holder, name) for holder in holders for name in names]
-        if form.shape == "columns" and is_list(stated[0]):
-            stated = [
-                self.values(value, rollout).own(names[0])
-                for rollout in rollouts
-            ]
+        names = self.format.rubric.split("|")
+        stated: list[Any] = []
+        for rollout in rollouts:
+            values = self.values(value, rollout)
+            stated += map(values.shared, names)
         rubrics = []
         for rubric in stated:
             text = rubric.strip() if is_text(rubric) else rubric
@@ -245,9 +236,7 @@ class Reader:
         annotation = self.previous_annotation(values)
         if not annotation:
             return reward
-        now = reward
-        if form.reward and not form.elsewhere:
-            now = values.own(form.reward)
+        now = values.own(form.reward) if form.reward else reward
         at = form.original_in(annotation, now)
         if at is None:
             return reward
@@ -366,23 +355,27 @@ class Reader:
         form = self.format
         owners = [rollout_object(value, rollout) for rollout in rollouts]
         if form.listed:
-            keys = self.group_key.paths if form.shape == "columns" else ()
-            for listed in filter(None, (form.reward, *keys)):
-                column(value, listed, len(rollouts))
+            listed = [form.reward, *self.value_paths.values()]
+            if form.shape == "columns":
+                listed += self.group_key.paths
+            for path in filter(None, alternatives(listed)):
+                column = lookup(value, path)
+                if column is not None and len(items(column)) != len(rollouts):
+                    raise wrong_size(path, len(rollouts))
             # items of lists have one owner, the record
             owners = owners[:1]
         _refuse_others(value, "ruler")
         for owner in owners:
             _refuse_others(owner, form.ruler)
             for dotted in (form.ruler, form.reward):
-                path = parts(dotted)
-                for i, inner in enumerate(path[1:], 1):
-                    holder = value_at(owner, path[:i])
+                place = parts(dotted)
+                for i, inner in enumerate(place[1:], 1):
+                    holder = value_at(owner, place[:i])
                     kinds = list | dict if isinstance(inner, int) else dict
                     # a key may hold the dots itself
                     if isinstance(holder, kinds | None) or dotted in owner:
                         continue
-                    where = f"`{path[i - 1]}`, where ruler would write"
+                    where = f"`{place[i - 1]}`, where ruler would write"
                     raise UnreadableError(
                         f"has no object at {where}; rename it"
                     )
@@ -642,12 +635,6 @@ def _refuse_paths(
     row: RecordPaths,
 ) -> None:
     """Raise UsageError for a path of the user's that no record has, or that leads to what is no group."""
-    if settings.messages and settings.format in FAMILIES:
-        form = str(settings.format)
-        remedy = f"leave --format {form} out, or --messages"
-        problem = "is for dumps that no format fits"
-        path = paths(settings.messages)[0]
-        raise UsageError(problem, remedy, place=f"--messages {path}")
     # records, and the trajectories in them
     whole = [*values]
     for value in values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -44,14 +43,12 @@ from ruler_cli.formats.paths import (
     Places,
     Rollouts,
     alternatives,
-    column,
     every,
     first_list,
     item_at,
     present,
     wrong_size,
 )
-from ruler_cli.messages.content import new_turn
 from ruler_cli.messages.conversations import (
     all_conversations,
     chat_turns,
@@ -79,8 +76,6 @@ def read_row(
     head = first_list(present(record, _paths(form)[0]))
     if not sources and not is_list(lookup(record, head)):
         raise UnreadableError(f"has no list `{head}`{form.cause}")
-    beside = (*paths(form.prompt), form.outcome, form.tools)
-    check_lists(record, [places for _, places, _ in sources], beside)
     holder = () if form.listed else tuple(map(str, parts(head)))
     rollouts = []
     for i, (path, places, value) in enumerate(sources):
@@ -93,18 +88,11 @@ def check_lists(
     record: JsonObject,
     rollouts: Sequence[Places],
     fields: Iterable[str],
-    *,
-    listed: bool = False,
 ) -> None:
-    """Raise UnreadableError if a list has not as many items as rollouts: nothing tells which belong together.
-
-    `listed`: one that is named without a mark has an item for each, too.
-    """
+    """Raise UnreadableError if a list has not as many items as rollouts: nothing tells which belong together."""
     size = len(rollouts)
     own_lists = {path for places in rollouts for path, _ in places}
     for path in alternatives(fields):
-        if listed and is_list(lookup(record, path)):
-            column(record, path, size)
         beside = [places for places, _ in every(record, path) if places]
         if not beside or len(beside) == size:
             continue
@@ -193,17 +181,9 @@ def _answer(
         name = prompt_field(unkeyed)
         if name and name != path:
             prompt = task_turns(record, name)
-    template = _TEMPLATE.match(value) if is_text(value) else None
-    if template and not prompt:
-        prompt = [new_turn("user", template[1].strip())]
-        answer = [new_turn("assistant", value[template.end() :].strip())]
     if form.shape == "trajectory":
         answer = with_calls(_holder(record, path), answer)
     return make_rollout(prompt, answer)
-
-
-_TEMPLATE = re.compile(r"\s*(?:<s>)?\s*\[INST\](.*?)\[/INST\]", re.DOTALL)
-"""The prompt in a text that a chat template made."""
 
 
 def _is_structured(value: Any) -> bool:

@@ -79,10 +79,6 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
             talk.input = talk.input + _with_thought(new, talk.output)
             if new or answered:
                 talk.output = answered
-        elif near and not _is_whole(asked):
-            talk = _beside(span, near)
-            talk.input = talk.turns + rest_of(talk.turns, asked)
-            talk.output = answered
         else:
             talk = Conversation(asked, answered, number, span.parent)
             conversations.append(talk)
@@ -90,28 +86,6 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
         talk.parent = span.parent
     _add_last_tools(conversations, spans)
     return conversations
-
-
-def _is_whole(asked: Turns) -> bool:
-    """Return whether an input begins a conversation.
-
-    A framework may send only new messages: none, results of tools, or the agent's own turns.
-    """
-    if not asked:
-        return False
-    form = asked[0].form
-    return not (form.by_agent or form.is_returned)
-
-
-def _beside(
-    span: Span,
-    conversations: list[Conversation],
-) -> Conversation:
-    """Return the first conversation whose last step has the same parent as a span, else the first."""
-    for talk in conversations:
-        if talk.parent == span.parent:
-            return talk
-    return conversations[0]
 
 
 def _add_last_tools(
@@ -134,8 +108,8 @@ def _add_last_tools(
     for tool in spans[end + 1 :]:
         if tool.kind != "tool" or tool.name in called:
             continue
-        if conversations:
-            talk = _beside(tool, conversations)
+        beside = (t for t in conversations if t.parent == tool.parent)
+        for talk in [*beside, *conversations][:1]:
             talk.output += map(said, run_of(tool))
 
 

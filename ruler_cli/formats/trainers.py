@@ -25,7 +25,6 @@ from ruler_cli.files.values import (
     first_of,
     is_list,
     is_message_list,
-    is_object,
     is_text,
     items,
     lookup,
@@ -133,12 +132,13 @@ def with_transcript(_: JsonObject, rollout: Rollout) -> Rollout:
     return replace(rollout, messages=[whole])
 
 
-def _correct(metrics: Any) -> Any:
-    """The metric `correct`, else the first whose name has that word; None if there is none."""
-    if not is_object(metrics):
-        return None
-    names = [name for name in metrics if "correct" in name]
-    return first_at(metrics, "correct", *names)
+_OUTCOMES = words(
+    "metrics.correct metrics.correct_answer metrics.is_correct metrics.correct_answer_reward_func "
+    "rewards.correct.score rewards.correct_answer.score rewards.is_correct.score "
+    "rewards.correct_answer_reward_func.score rewards.correct rewards.correct_answer rewards.is_correct "
+    "rewards.correct_answer_reward_func"
+)
+"""Metrics and rewards that tell whether the answer is correct."""
 
 
 def read_trace(trace: JsonObject) -> Rollout:
@@ -166,11 +166,6 @@ def read_trace(trace: JsonObject) -> Rollout:
         messages = [nodes[number]["message"] for number in branch]
         parts.append(check_messages(messages, "nodes"))
     main, *further = parts
-    outcome = _correct(trace.get("metrics"))
-    if outcome is None:
-        outcome = _correct(trace.get("rewards"))
-    if is_object(outcome):
-        outcome = outcome.get("score")
     ended = ""
     if not trace.get("ok"):  # else the errors are of earlier attempts
         ended = ending("errors", trace.get("errors"))
@@ -178,7 +173,7 @@ def read_trace(trace: JsonObject) -> Rollout:
         main,
         histories=tuple(further),
         tools=tools_of(trace),
-        outcome=outcome,
+        outcome=first_at(trace, *_OUTCOMES),
         ended=ended,
     )
 
@@ -195,7 +190,7 @@ def _rollouts(
     read: Callable[[Any], Rollout],
     **shared: Any,
 ) -> Rollouts:
-    """Read the trained members of the list `name`; UnreadableError if none of them can be judged.
+    """Read the trained members of the list `name`; UnreadableError if there is none.
 
     Members of several roles, at the path `role`, are parts of one rollout, in the order in which they began.
     """
@@ -214,14 +209,10 @@ def _rollouts(
         member = key_text(episode or hashed_key("episode", record[name]))
         # they stand in the order in which they ended
         members.sort(key=lambda pair: lookup(pair[0], "timing.start") or 0.0)
-    rollouts = [
+    return [
         read_or_error(path, read, value, member=member, **shared)
         for value, path in members
     ]
-    errors = [rollout.error for rollout in rollouts]
-    if None not in errors:
-        raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {errors[0]}")
-    return rollouts
 
 
 def read_rllm(record: JsonObject) -> Rollouts:

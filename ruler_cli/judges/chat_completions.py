@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -28,7 +28,6 @@ from ruler_cli.judges.providers import (
     model_info,
     stated_limit,
 )
-from ruler_cli.judges.schema import EXPLANATION, exactly, list_schema
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.tokens import LONG_ANSWER
@@ -42,14 +41,12 @@ from ruler_cli.types import (
     content_of,
 )
 
-Form = Literal["keyed", "sized", "list", "json", "text"]
+Form = Literal["keyed", "list", "json", "text"]
 _OWN_HOST = re.compile(
     r"[^.]*|127\..*|10\..*|192\.168\..*|172\.(?:1[6-9]|2\d|3[01])\..*"
     r"|.*\.(?:local|internal|lan|svc|home|intranet)"
 )
 """A machine of one's own: loopback, a private network, a bare name."""
-_SIZED = ("openai", "azure", "gemini", "vertex_ai")
-"""Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
 _THINKING = {
     "none": 0,
@@ -177,8 +174,6 @@ class ChatJudge(Judge):
     answer_format: AnswerFormat
     secret: Secret = field(default=None, repr=False)
     """The key, and texts of the parameters that may be secrets: they are removed from every message and reply."""
-    who: str = "the judge"
-    """The judge in sentences, with the proxy before it."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -199,7 +194,7 @@ class ChatJudge(Judge):
                         clean(answer.message, self.secret)
                     )
                     break
-                error = classify(*answer, self.secret, self.who)
+                error = classify(*answer, self.secret)
                 changed = self.answer_format.after_refusal(
                     sent, answer.status or 400, answer.message
                 )
@@ -244,7 +239,7 @@ def first_format(
     """The format to try first; `base` is the address of a direct endpoint, None if litellm is used.
 
     An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
-    schema, so it gets one for each size of a group, or one for all if it has no sizes.
+    schema, so it gets one for all groups.
     """
     provider = judge.provider
     params = body_of(judge.params)
@@ -253,14 +248,9 @@ def first_format(
     own_engine = provider in OWN_ENGINES or (
         provider != "litellm_proxy" and _OWN_HOST.fullmatch(host)
     )
-    sized = openai or (
-        not host and provider in _SIZED and "claude" not in judge.model
-    )
     forms = _LISTS
     if "response_format" in params:  # the user's own is sent
         forms = ("text",)
-    elif sized:
-        forms = ("sized", *_LISTS)
     elif host and own_engine:
         forms = ("keyed", *_LISTS)
     # else another model may have that name
@@ -351,8 +341,7 @@ def response_format(
             "$defs": {"entry": entry, **types},
         }
     else:
-        size = len(labels) if form == "sized" else 0
-        schema = list_schema(size, request.criteria)
+        schema = list_schema(request.criteria)
     named = {"name": "scores", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": named}
 
@@ -374,7 +363,32 @@ _ENTRY = {"$ref": "#/$defs/entry"}
 _VALUE: dict[str, Any] = {"$ref": "#/$defs/value"}
 
 
-_EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
+_EXPLANATION = {"type": "string", "maxLength": 300}
+"""An explanation, where the form can bound it: one or two sentences."""
+
+
+def exactly(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with exactly these members."""
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+def list_schema(criteria: Iterable[str] = ()) -> dict[str, Any]:
+    """The schema of an answer with a list of entries.
+
+    An entry has a score, or a value for each of the `criteria`. Without them it is the same for every group, so that
+    providers compile it once.
+    """
+    number = {"type": "number"}
+    string = {"type": "string"}
+    values = dict.fromkeys(criteria, number)
+    answer = {"criteria": exactly(values)} if values else {"score": number}
+    entry = {"trajectory_id": string, "explanation": string, **answer}
+    return exactly({"scores": {"type": "array", "items": exactly(entry)}})
 
 
 def thinking_tokens(
@@ -384,15 +398,12 @@ def thinking_tokens(
 ) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking = params.get("thinking")
-    effort = params.get("reasoning_effort")
     if isinstance(thinking, Mapping):
         if thinking.get("type") == "disabled":
             return 0
         budget = thinking.get("budget_tokens")
         return budget if isinstance(budget, int) else _MEDIUM
-    reasoning = params.get("reasoning")
-    if effort is None and isinstance(reasoning, Mapping):
-        effort = reasoning.get("effort")
+    effort = params.get("reasoning_effort")
     if effort is None:
         return _MEDIUM if thinks else 0
     return _THINKING.get(str(effort), _MOST_THINKING)

@@ -127,7 +127,7 @@ class DecisionJudge(Judge):
         if isinstance(answer, ErrorResponse):
             # rows of the table are about the API
             answer = answer._replace(codes=f"{route.path} {answer.codes}")
-            return classify(*answer, self.client.secret, self.client.who)
+            return classify(*answer, self.client.secret)
         return answer
 
     async def __aenter__(self) -> Self:

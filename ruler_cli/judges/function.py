@@ -13,10 +13,9 @@ from typing import Any
 
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.parse import dump
-from ruler_cli.judges.chat_completions import AnswerFormat
+from ruler_cli.judges.chat_completions import AnswerFormat, list_schema
 from ruler_cli.judges.provider_errors import Scope
 from ruler_cli.judges.replies import LARGEST, reply_of
-from ruler_cli.judges.schema import list_schema
 from ruler_cli.settings.models import AskFunction, JudgeSettings
 from ruler_cli.types import (
     CallError,
@@ -58,7 +57,7 @@ class FunctionJudge(Judge):
             request.system,
             request.user,
             request.labels,
-            copy.deepcopy(list_schema(0, request.criteria)),
+            copy.deepcopy(list_schema(request.criteria)),
             _FORMAT.max_tokens(request, settings.params),
             request.pass_index,
             request.words,

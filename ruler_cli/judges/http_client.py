@@ -15,7 +15,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
-from ruler_cli.judges.network import advice, judge_through, proxy_of
+from ruler_cli.judges.network import advice, proxy_of
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.judges.replies import LARGEST, TOO_LARGE
 from ruler_cli.types import CallError, Reply, Request, clean
@@ -41,8 +41,6 @@ class HttpClient:
         self.secret = secret
         # aiohttp would read the environment for every call
         self._proxy = proxy_of(base)
-        self.who = judge_through(self._proxy)
-        """The judge in sentences, with the proxy before it."""
         self._query = query
         self.headers = CIMultiDict({"Content-Type": "application/json"})
         for name, value in headers.items():
@@ -71,8 +69,7 @@ class HttpClient:
             aiohttp.ClientConnectorError,
         ) as error:
             why = clean(str(getattr(error, "os_error", error)), secret)
-            through = self.who.removeprefix("the judge")
-            unreached = f"the judge at {self.base} cannot be reached{through} ({why}); {advice(why, self._proxy)}"
+            unreached = f"the judge at {self.base} cannot be reached ({why}); {advice(why, self._proxy)}"
             return CallError(
                 "transport", unreached, "call", sent=False, billed=False
             )
@@ -86,7 +83,7 @@ class HttpClient:
             asyncio.IncompleteReadError,
         ) as error:
             why = clean(str(error) or type(error).__name__, secret)
-            broke = f"the connection to {self.who} broke ({why})"
+            broke = f"the connection to the judge broke ({why})"
             return CallError("transport", broke, "call")
         return read_response(response.status, data, response.headers, secret)
 

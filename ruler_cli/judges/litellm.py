@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
 
@@ -30,12 +30,7 @@ from ruler_cli.judges.chat_completions import (
     first_format,
 )
 from ruler_cli.judges.decisions import systemone_body, unshown
-from ruler_cli.judges.network import (
-    UNTRUSTED,
-    advice,
-    judge_through,
-    proxy_of,
-)
+from ruler_cli.judges.network import UNTRUSTED, advice
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
     classify,
@@ -220,11 +215,7 @@ class LitellmJudge(ChatJudge):
         try:
             return _reply(await call, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-            answer = read_error(error, self.secret)
-            if isinstance(answer, CallError) and answer.kind == "transport":
-                reason = answer.reason.replace("the judge", self.who, 1)
-                return replace(answer, reason=reason)
-            return answer
+            return read_error(error, self.secret)
 
     def arguments(
         self,
@@ -288,8 +279,6 @@ class LitellmJudge(ChatJudge):
         self.secret = (*secret_texts(self.secret), key or "")
         self._finds = finds_key(provider)
         self._marks = provider == "anthropic"
-        # most have an address of their own, which only litellm knows
-        self.who = judge_through(proxy_of(self.base or "https://provider"))
         return self
 
 
@@ -312,7 +301,7 @@ class LitellmDecisionJudge(LitellmJudge):
         call = self._litellm.asystemone(**self._conduct(), **asked)
         answer = await self._called(call)
         if isinstance(answer, ErrorResponse):
-            return classify(*answer, self.secret, self.who)
+            return classify(*answer, self.secret)
         return answer
 
 

@@ -39,13 +39,6 @@ def proxy_of(base: str) -> str | None:
     return f"{kind or 'http'}://{rest}"
 
 
-def judge_through(proxy: str | None) -> str:
-    """Return the name of a judge in sentences, with its proxy."""
-    return (
-        f"the judge through the proxy {clean(proxy)}" if proxy else "the judge"
-    )
-
-
 def advice(
     why: str,
     proxy: str | None = None,
@@ -54,7 +47,7 @@ def advice(
     if UNTRUSTED in why:
         return "if an authority of your own has made its certificate, name that one's file in SSL_CERT_FILE"
     if proxy:
-        return "is the proxy right? NO_PROXY names hosts that need none"
+        return f"is the proxy {clean(proxy)} right? NO_PROXY names hosts that need none"
     return "is it running, and is the address right?"
 
 

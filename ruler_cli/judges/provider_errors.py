@@ -400,13 +400,20 @@ def retry_after(
 ) -> float | None:
     """The seconds to wait before another try, as lowered headers or the message of an error name them, else None."""
     seconds = None
-    if headers.get("rate_limit_type") != _IN_FLIGHT:
-        milliseconds = headers.get("retry-after-ms", "")
-        if _NUMBER.fullmatch(milliseconds):
-            seconds = _finite(float(milliseconds) / 1000)
-        else:
-            now = now or datetime.now(UTC)
-            seconds = _seconds(headers.get("retry-after", ""), now)
+    milliseconds = headers.get("retry-after-ms", "")
+    stated = headers.get("retry-after", "")
+    if headers.get("rate_limit_type") == _IN_FLIGHT or len(stated) > _VALUE:
+        pass  # one of the calls may end at once; no number is that long
+    elif _NUMBER.fullmatch(milliseconds):
+        seconds = _finite(float(milliseconds) / 1000)
+    elif _NUMBER.fullmatch(stated):
+        seconds = _finite(float(stated))
+    else:
+        with suppress(ValueError, TypeError, OverflowError, IndexError):
+            when = parsedate_to_datetime(stated)
+            when = when if when.tzinfo else when.replace(tzinfo=UTC)
+            wait = when - (now or datetime.now(UTC))
+            seconds = _finite(wait.total_seconds())
     return delay_in(message) if seconds is None else seconds
 
 
@@ -416,24 +423,6 @@ def delay_in(message: str) -> float | None:
     for lead in _LEAD.finditer(message):
         if duration := _DURATION.match(message, lead.end()):
             return _finite(_span(duration[0]))
-    return None
-
-
-def _seconds(
-    value: str,
-    now: datetime,
-) -> float | None:
-    """The seconds of a header's value: a number, a span or a date, from `now` on."""
-    if len(value) > _VALUE:
-        return None
-    if _NUMBER.fullmatch(value):
-        return _finite(float(value))
-    if _DURATION.fullmatch(value):
-        return _finite(_span(value))
-    with suppress(ValueError, TypeError, OverflowError, IndexError):
-        when = parsedate_to_datetime(value)
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return _finite((when - now).total_seconds())
     return None
 
 

@@ -468,7 +468,6 @@ def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
         wire.body,
         answer_format_of(settings),
         client.secret,
-        client.who,
         client=client,
     )
 

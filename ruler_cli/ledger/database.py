@@ -1,7 +1,6 @@
 """The file of a ledger: SQLite, readable by its owner alone, written by several processes.
 
-Beside the replies it has the texts that make scores, by their digest: rubrics, and parameters of judges. Their
-table is created with the first text, in an old ledger too; older versions of ruler do not look at it.
+Beside the replies it has the texts that make scores, by their digest: rubrics, and parameters of judges.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ TABLES = (
     "model TEXT NOT NULL, status TEXT NOT NULL, prompt INTEGER, completion INTEGER, cached INTEGER, "
     "body BLOB NOT NULL)",
     "CREATE INDEX replies_key ON replies (key)",
+    "CREATE TABLE texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)",
 )
 COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
@@ -336,7 +336,6 @@ def _refuse_foreign(file: LedgerFile) -> None:
         )
 
 
-TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
 _FIND_TEXT = "SELECT text FROM texts WHERE digest = ?"
 INSERT_TEXT = (
     "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"

@@ -45,7 +45,6 @@ from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.database import (
     INSERT,
     INSERT_TEXT,
-    TEXTS,
     LedgerFile,
     ReplyRecord,
     digest_of,
@@ -59,29 +58,18 @@ from ruler_cli.types import CallError, Kind, Reply, Request, Usage, value
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-# another program may have written values of other types
-_STATUS = "CAST(ifnull(status, '') AS TEXT)"
-_NEWEST = (
-    f"SELECT {_STATUS} FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - names of ours
-)
-_FIND = (
-    f"SELECT CAST(seconds AS REAL), {_STATUS}, CAST(ifnull(body, '') AS BLOB) FROM replies "  # noqa: S608 - the same
-    "WHERE key = ? ORDER BY id DESC LIMIT 1"
-)
+_NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+_FIND = "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _TIMES = "SELECT count(*) FROM replies WHERE key = ?"
 _STATS = (
-    f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
-    "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
+    "SELECT model, status, min(at), max(at), count(*), "
     "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
     "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
-_RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
-"""Rank of each status that is no reply's: a higher one stands over a lower one."""
-_REPLY = 3
-"""Rank of a reply."""
-_TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
-"""Texts that are written together; the most that wait while another process writes; characters of one."""
+_NO_REPLY = ("odd", "fault")
+_MOST_TEXTS, _LONGEST_TEXT = 1024, 1 << 20
+"""The most texts that wait while another process writes; characters of one."""
 _CORRECT = "correct the --ledger, or leave it out"
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
@@ -239,9 +227,8 @@ class Ledger(AbstractContextManager["Ledger"]):
     ) -> int:
         """Store imported answers, (key, model, answer) each, all or none; return the number of new replies.
 
-        A reply stands over a failed call, a failed call over an unreadable body; of two of a kind the first
-        stays. So the order of such answers does not matter. Answers as for `keep`, else ValueError; OutputError if
-        they cannot be written.
+        A reply stands over an answer that is none; of two of a kind the first stays. Answers as for `keep`, else
+        ValueError; OutputError if they cannot be written.
         """
         self._refuse_vanished()
         rows = [_row_of(key, model, answer) for key, model, answer in answers]
@@ -249,11 +236,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         with self._own.transaction() as connection:
             for row in rows:
                 newest = connection.execute(_NEWEST, row[:1]).fetchone()
-                before = newest[0] if newest else None
-                rank = _RANKS.get(row[4], _REPLY)
-                if rank > _RANKS.get(before, _REPLY):
+                is_reply = row[4] not in _NO_REPLY
+                if newest is None or (is_reply and newest[0] in _NO_REPLY):
                     connection.execute(INSERT, row)
-                    new += rank == _REPLY
+                    new += is_reply
         return new
 
     def add_text(
@@ -265,8 +251,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Write a text that makes scores into the first file, at the latest when that is closed."""
         if len(text) <= _LONGEST_TEXT:
             self._texts.append((digest, kind, text))
-        if len(self._texts) >= _TEXTS_TOGETHER:
-            self._write_texts()
+        self._write_texts()
 
     def _write_texts(self) -> None:
         """Write the texts that wait, unless another process is writing: nothing that is paid for waits with them."""
@@ -275,7 +260,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         connection = self._own.connection
         with suppress(sqlite3.Error), self._own.lock, connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(TEXTS)
             connection.executemany(INSERT_TEXT, self._texts)
             self._texts.clear()
         del self._texts[:-_MOST_TEXTS]
@@ -334,7 +318,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 "DELETE FROM replies WHERE at < ?", (before,)
             )
             if older_than is None:
-                connection.execute("DROP TABLE IF EXISTS texts")
+                connection.execute("DELETE FROM texts")
         written.run("VACUUM")
         written.run("PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount

@@ -215,9 +215,9 @@ def _measure(data: bytes) -> tuple[str, int, int] | None:
     if data[:8] == b"\x89PNG\r\n\x1a\n" and data[12:16] == b"IHDR":
         return png, *_numbers(">2I", data, 16)
     if data[:6] in (b"GIF87a", b"GIF89a"):
-        return gif, *_numbers("<2H", data, 6)
+        return gif, 0, 0
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return webp, 0, 0  # its size stands in three shapes
+        return webp, 0, 0
     if data[:3] == b"\xff\xd8\xff":
         for kind, at in _segments(data):
             if kind & 0xF0 == 0xC0 and kind not in (0xC4, 0xC8, 0xCC):
@@ -243,8 +243,5 @@ def _segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield the kind and the place of each segment of a JPEG."""
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
-        if data[at + 1] == 0xFF:  # filled up
-            at += 1
-            continue
         yield data[at + 1], at
         at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))

@@ -16,8 +16,6 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
   refused. Headers that leave nothing while calls are answered are no longer believed.
 - Two calls of a round that time out, with others answered meanwhile but none that was sent later, waited in
   the judge's queue: as many as were answered can wait so long, so the limit falls to four fifths of them.
-- Refusals of calls that went one after another, with no reply between and no seconds to wait named, pause
-  all calls ever longer: the judge has a limit per minute that it does not name.
 - A pool begins with what the last one learned of the same judge. Refusals, and limits below the usual start,
   are forgotten after a quarter of an hour: the judge may have been down.
 - Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again.
@@ -57,9 +55,6 @@ _CALM = 1.25
 """The same for 15 s after a refusal."""
 _SOON = 0.005
 """Seconds that are not worth a timer."""
-_PAUSE = 0.25
-"""Seconds of a pause of all calls; doubled for each refusal without a reply between."""
-_LONGEST_PAUSE = 15.0
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
 _LATE = 2
@@ -125,8 +120,6 @@ class AdaptiveConcurrency:
         self._peak = 0
         self._disturbed = False
         self._learned_at = 0.0
-        self._in_vain = 0
-        self._paused_until = -math.inf
         earlier = LEARNED.get(judge)
         if earlier is None:
             return
@@ -142,12 +135,12 @@ class AdaptiveConcurrency:
     @property
     def allowed(self) -> int:
         """The calls that may be in flight now."""
-        return 1 if self._in_vain > 1 else min(self.limit, self._most)
+        return min(self.limit, self._most)
 
     def wait(self, now: float) -> float:
         """Return the seconds until a call may go, so that a refusal comes before most of a burst went."""
         burst = self._spread - self._start * self._gap - now
-        return max(self._paused_until - now, burst if burst > _SOON else 0.0)
+        return burst if burst > _SOON else 0.0
 
     def sent(
         self,
@@ -166,7 +159,6 @@ class AdaptiveConcurrency:
     ) -> None:
         """Count a call that was answered after `seconds` towards the round; at its end the limit may grow."""
         self._proved = max(self._proved, call.ahead)
-        self._in_vain = 0
         weight = _RECENT if self._seconds_each else 1
         self._seconds_each += (seconds - self._seconds_each) / weight
         self._spread_out(now)
@@ -194,10 +186,6 @@ class AdaptiveConcurrency:
         self._refused = now
         self._spread_out(now)
         self._spread = max(self._spread, now + self._start * self._gap)
-        self._in_vain += late and not retry_after
-        if self._in_vain > 1:
-            pause = _PAUSE * 2.0 ** min(self._in_vain, 16)
-            self._paused_until = now + min(_LONGEST_PAUSE, pause)
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if now < self._cut_until:
@@ -630,10 +618,11 @@ _DECAY = 0.98
 
 @dataclass(slots=True)
 class _Ratio:
-    """Actual / guessed, as a forgetting mean and as the highest seen."""
+    """Actual / guessed, as a forgetting mean and as the highest seen; 0 before the first reply."""
 
     actual: float = 0.0
     guessed: float = 0.0
+    mean: float = 0.0
     highest: float = 0.0
 
     def learn(
@@ -643,22 +632,17 @@ class _Ratio:
     ) -> None:
         self.actual = _DECAY * self.actual + actual
         self.guessed = _DECAY * self.guessed + guessed
-        mean = self.mean
-        faded = mean + _DECAY * (self.highest - mean)
+        self.mean = self.actual / self.guessed
+        faded = self.mean + _DECAY * (self.highest - self.mean)
         self.highest = max(actual / guessed, faded)
-
-    @property
-    def mean(self) -> float:
-        return self.actual / self.guessed
 
 
 class Size(NamedTuple):
-    """Guesses of a request's tokens, the bound on its answer, and the share of the prompt that is put into a cache."""
+    """Guesses of a request's tokens, and the bound on its answer."""
 
     prompt: int
     answer: int
     bound: int | None
-    shared: float
 
 
 class Estimates:
@@ -673,22 +657,14 @@ class Estimates:
         self._most = most
         self._prompt = _Ratio()
         self._completion = _Ratio()
-        self._billed = _Ratio()
-        self._answer = _Ratio()
-        self._written = 1.0
-        self.seen = 0
-        """Replies that reported their usage."""
+        self._longest = _Ratio()
 
     def expected(self, request: Request) -> Usage:
         """Return the tokens to reserve against a limit per minute."""
         size = self.size(request)
-        prompt, answer = 1.0, _PRIOR
-        if self.seen:
-            prompt, answer = self._prompt.mean, self._completion.mean
-        tokens = int(size.answer * answer) + 1
-        return Usage(
-            int(size.prompt * prompt) + 1, min(tokens, size.bound or tokens)
-        )
+        prompt = int(size.prompt * (self._prompt.mean or 1.0)) + 1
+        answer = int(size.answer * (self._completion.mean or _PRIOR)) + 1
+        return Usage(prompt, min(answer, size.bound or answer))
 
     def size(self, request: Request) -> Size:
         """Guess the tokens from the length of the prompt and the number of labels."""
@@ -704,34 +680,26 @@ class Estimates:
             int(length / BYTES_PER_TOKEN) + request.picture_tokens + 1,
             int(request.answer_tokens(USUAL_ANSWER)),
             min(bounds, default=None),
-            request.common / max(1, request.size),
         )
 
     def highest(self, request: Request | Size) -> Usage:
         """Return the tokens to reserve money for.
 
-        The prompt takes as many for its length as any did of late, the answer its bound, or more than any did.
+        The prompt takes as many for its length as any did of late, all of it put into a cache; the answer its bound, or
+        more than any did.
         """
         size = request if isinstance(request, Size) else self.size(request)
-        prompt = int(size.prompt * (self._billed.highest or _DEAR)) + 1
-        longest = _DEAR * (self._answer.highest or _PRIOR * size.answer)
-        written = int(prompt * max(self._written, size.shared))
-        return Usage(prompt, size.bound or int(longest) + 1, written=written)
+        prompt = int(size.prompt * (self._prompt.highest or _DEAR)) + 1
+        longest = _DEAR * (self._longest.highest or _PRIOR * size.answer)
+        return Usage(prompt, size.bound or int(longest) + 1, written=prompt)
 
     def learn(
         self,
         request: Request,
         usage: Usage,
     ) -> None:
-        """Take in the usage of a reply; an estimate tells what counts as spent, and nothing of the judge's tokens."""
-        if not usage.prompt:
-            return
+        """Take in the usage of a reply."""
         size = self.size(request)
-        self._billed.learn(usage.prompt, size.prompt)
-        self._answer.learn(usage.completion, 1)
-        if not usage.estimated:
-            share = min(1.0, usage.written / usage.prompt)
-            self._written = max(share, self._written * bool(self.seen))
-            self.seen += 1
-            self._prompt.learn(usage.prompt, size.prompt)
-            self._completion.learn(usage.completion, size.answer)
+        self._prompt.learn(usage.prompt, size.prompt)
+        self._completion.learn(usage.completion, size.answer)
+        self._longest.learn(usage.completion, 1)

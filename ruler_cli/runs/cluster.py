@@ -157,7 +157,6 @@ async def score_on_ray(
         setattr(summary, name, getattr(paid, name))
     summary.kept = kept
     summary.failed_before = failed_before
-    summary.kept_usd = None
     summary.seconds = time.perf_counter() - began
     if isinstance(result.stopped, CapReached):
         # it names the part of the cap that the last run had

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from ruler_cli.errors import (
     NothingToCompare,
     ReaderGone,
     RulerError,
-    UnreadableError,
     UsageError,
 )
 from ruler_cli.files.containers import Container
@@ -70,9 +69,6 @@ if (
 ):  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import Annotated
 
-_HELD_GROUPS = 20
-_HELD_BYTES = 64 << 20
-"""Groups of a pipe with nothing to compare, and bytes of them, that are held before the first is sent."""
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
 
@@ -231,8 +227,7 @@ class FileSource:
         """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
         self._reader = source.reader
-        if groups is None:
-            groups = held_groups(session.settings, source, session.observer)
+        groups = groups or source.groups
         self._pull = (threaded if source.streamed else inline)(groups)
 
     async def next(self) -> Group | None:
@@ -294,8 +289,7 @@ class Annotations:
                 "use null or keep",
                 place="--on-failure drop",
             )
-        columns = partial(_columns, source.container, source.reader)
-        self._output.writer.begin(parts(form.ruler), columns, how)
+        self._output.writer.begin(parts(form.ruler), how)
         if self._output.log is None and not source.in_order:
             self._output.keep_order(source.order())
 
@@ -396,17 +390,6 @@ class Nowhere:
         """Leave it to the process that writes OUTPUT."""
 
 
-def _columns(container: Container, reader: Reader) -> set[str]:
-    """Return the members of a record that scores change, as its first record shows."""
-    form = reader.format
-    paths = [parts(form.ruler), parts(form.reward)]
-    for line in container.sample(1):
-        with suppress(UnreadableError):
-            for record in reader.read(line):
-                paths += [rollout.path for rollout in record.rollouts]
-    return {str(path[0]) for path in paths if path}
-
-
 async def open_judges(
     settings: ScoreSettings,
     resolved: Sequence[ResolvedJudge],
@@ -487,7 +470,9 @@ def nothing_to_compare(
     asked, and where a part of INPUT, or its replies in the ledger, are asked for as they are.
     """
     survey = source.survey
-    if survey is None or source.streamed or not _must_compare(settings):
+    part = settings.input.shard is not None or settings.input.limit is not None
+    as_they_are = settings.absolute or part or settings.cached_only
+    if survey is None or source.streamed or as_they_are:
         return None
     alone = survey.largest == 1
     askable = False
@@ -499,41 +484,3 @@ def nothing_to_compare(
         if alone and askable:
             break
     return NothingToCompare(shown_key(survey.reader)) if askable else None
-
-
-def _must_compare(settings: ScoreSettings) -> bool:
-    part = settings.input.shard is not None or settings.input.limit is not None
-    return not (settings.absolute or part or settings.cached_only)
-
-
-def held_groups(
-    settings: ScoreSettings, source: Input, observer: Observer
-) -> Iterator[Group]:
-    """Yield the groups of INPUT; the first ones of a stream are held until one has something to compare.
-
-    NothingToCompare if the stream ends before; no more than `_HELD_GROUPS` are held.
-    """
-    if not (source.streamed and _must_compare(settings)):
-        yield from source.groups
-        return
-    held = list[Group]()
-    askable = False
-    size = 0
-    for group in source.groups:
-        held.append(group)
-        size += group.size
-        distinct = distinct_rollouts(group, settings.ask)
-        askable = askable or distinct == 1
-        if distinct > 1:
-            break
-        if len(held) == _HELD_GROUPS or size > _HELD_BYTES:
-            observer.warn(
-                f"the first {len(held)} groups have nothing to compare; sending them anyway"
-            )
-            break
-    else:
-        if askable and source.reader is not None:
-            raise NothingToCompare(shown_key(source.reader))
-    yield from held
-    held.clear()
-    yield from source.groups

@@ -80,9 +80,10 @@ class Survey:
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `draw` is the seed of an order
     of groups.
-    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `mixed` groups whose rollouts
-    begin differently, and `ruleless` rollouts without a system message where the user of the dump is a model too, which
-    words the task anew for each: then only the system's messages are compared.
+    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `observed` those with an
+    observation before its first turn, `mixed` groups whose rollouts begin differently, and `ruleless` rollouts without
+    a system message where the user of the dump is a model too, which words the task anew for each: then only the
+    system's messages are compared.
     """
 
     reader: Reader
@@ -101,6 +102,7 @@ class Survey:
     singles: int = 0
     taskless: int = 0
     first_taskless: str = ""
+    observed: int = 0
     greeted: int = 0
     ruleless: int = 0
     mixed: int = 0
@@ -197,6 +199,8 @@ class Survey:
                 self.first_taskless = self.first_taskless or where
             elif is_agent(rollout.messages[0]) and not rollout.prompt_length:
                 self.greeted += 1
+            elif asked[-1].get("role") == "tool":
+                self.observed += 1
             if self.reader.format.simulated_user:
                 self.ruleless += not any(map(is_system, rollout.messages))
                 asked = [*filter(is_system, asked)]
@@ -270,6 +274,9 @@ class Survey:
             begun = f"{_count(self.greeted, 'rollout')} that the agent begins"
             key = "are grouped by what the user says first"
             warnings.append(_doubt(f"{begun} {key}"))
+        if self.observed and self.reader.by_prompt and self.singles:
+            observed = f"{_count(self.observed, 'rollout')} with what was seen before the agent's first turn"
+            warnings.append(_doubt(f"{observed} in the group key"))
         if self.ruleless:
             warnings.append(
                 f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "

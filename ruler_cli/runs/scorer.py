@@ -8,7 +8,6 @@ import copy
 import inspect
 import logging
 import os
-import sys
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -317,7 +316,6 @@ class ScoredStream(Generic[G]):
             if capped := session.stats.capped(self._left, self._cut):
                 raise capped from None
             raise
-        _count_for_art(session.panel.cost(scored.result.paid))
         judged = judged_group(
             scored,
             session.names,
@@ -339,7 +337,7 @@ class ObjectSource:
         """WrongShapeError if the groups cannot be iterated over."""
         refuse_no_groups(groups)
         self.endless = not isinstance(groups, Sized)
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self._judges = judges
         self._groups = _in_turn(groups)
         if isinstance(groups, AsyncIterable):
@@ -355,11 +353,6 @@ class ObjectSource:
                 group = self._judges.read(group, self._index)
         except StopAsyncIteration:
             return None
-        except asyncio.CancelledError as error:
-            # ours, or of a task that the caller's groups waited for
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            self.error = error
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
             self.error = error
         else:
@@ -370,18 +363,6 @@ class ObjectSource:
     def restored(self, group: Group) -> Group:
         """Return the group, which is held as it is."""
         return group
-
-
-def _count_for_art(usd: float | None) -> None:
-    """Add a judge's cost to the metrics that ART collects in this context, as its own judge does."""
-    # not imported: without ART's training nobody collects
-    metrics = sys.modules.get("art.metrics")
-    if usd is None or metrics is None:
-        return
-    # another package of this name, or no step is open
-    with suppress(AttributeError, LookupError):
-        builder = metrics.MetricsBuilder.get_active()
-        builder.add_cost(f"{builder.cost_context}/judge/ruler", usd)
 
 
 def refuse_no_groups(groups: Any) -> None:

@@ -281,12 +281,7 @@ class ScoringSession:
             raise RuntimeError("no task runs")
         self.tasks.add(task)
         try:
-            result = await group_run.judge()
-            while self.panel.unsure(result.bounds):
-                # replies that are kept cost nothing again
-                anew = GroupRun(group_run.runner, group_run.group)
-                result = await anew.judge()
-            return result
+            return await group_run.judge()
         except asyncio.CancelledError:
             if not self._gave_up:
                 raise
@@ -307,7 +302,6 @@ class ScoringSession:
         combination, waits = batch.add(result)
         if isinstance(combination, GroupError):
             if combination.kind == "interrupted":
-                self.stats.pay(result)
                 return None
             self.stats.add(group, result, combination)
             self._failed(group, result, combination)
@@ -622,9 +616,7 @@ class JudgeStream:
         """Count a group; return it if its scores are final, None if they wait or the run stopped before it."""
         session = self._session
         taken = None
-        if result is not None and self._cut:
-            session.stats.pay(result)
-        elif result is not None:
+        if result is not None and not self._cut:
             taken = session.take(self.batch, group, result)
         if result is None or taken is None:
             self._cut = not self._gaps
@@ -886,7 +878,6 @@ class RunStats:
         summary.groups += 1
         summary.kept += result.cached
         summary.rollouts += group.compared
-        self.pay(result)
         self._bounded &= result.cached or isinstance(scores, GroupError)
         for name in result.served:
             if name in summary.served or len(summary.served) < _LISTED:
@@ -914,16 +905,6 @@ class RunStats:
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
         summary.cut += result.capped
-
-    def pay(self, result: GroupResult) -> None:
-        """Count the money of the group's cached replies; that of this run is known by the panel."""
-        summary = self.summary
-        if summary.kept_usd is None or result.used == result.paid:
-            return
-        used = self._panel.cost(result.used)
-        paid = self._panel.cost(result.paid)
-        if used is not None and paid is not None:
-            summary.kept_usd += used - paid
 
     def too_many(self, *, begun: bool) -> TooManyFailures | None:
         """Return the error if more has failed than the user allows; what the cap left out is no failure.
@@ -987,5 +968,3 @@ class RunStats:
     def refresh(self) -> None:
         """Note the tokens and USD of all replies, also of those whose group is not written yet."""
         self.summary.usage, self.summary.cost_usd = self._panel.spent()
-        if self.summary.cost_usd is None:
-            self.summary.kept_usd = None

@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, BinaryIO
 
-import pytest
-
-from ruler_cli.runs.batch import providers as module
 from ruler_cli.runs.batch.providers import (
     Provider,
     Providers,
@@ -25,21 +22,18 @@ APIS = ("openai", "anthropic")
 
 
 @asynccontextmanager
-async def api(
-    name: str, server: BatchServer, waits: list[float] | None = None
-) -> AsyncIterator[Provider]:
-    """The provider of that name; it records the seconds that it would wait."""
-    noted = [] if waits is None else waits
-
-    async def pause(seconds: float) -> None:
-        noted.append(seconds)
-
+async def api(name: str, server: BatchServer) -> AsyncIterator[Provider]:
+    """The provider of that name, whose SDK does not wait before it tries again."""
     async with Providers() as providers:
         base = getattr(server, name)
         judge = JudgeSettings(f"{name}/m", api_base=base, api_key=KEY)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "sleep", pause)
-            yield providers.for_judge(judge)
+        yield at_once(providers.for_judge(judge))
+
+
+def at_once(provider: Provider) -> Provider:
+    """Have the SDK of a provider try again at once."""
+    provider.client._calculate_retry_timeout = lambda *_: 0.0
+    return provider
 
 
 def request(

@@ -30,7 +30,7 @@ from ruler_cli.settings.models import (
     ScoreSettings,
 )
 from ruler_cli.types import Observer
-from tests.batch.apis import KEY
+from tests.batch.apis import KEY, at_once
 from tests.conftest import group, write
 from tests.judge_server import BatchServer
 
@@ -99,7 +99,7 @@ class Loopback(Providers):
             replace(judge, api_key=KEY, api_key_env=None)
         )
         if provider not in self.ready:
-            self.ready.append(provider)
+            self.ready.append(at_once(provider))
             for name, most in self.limits.items():
                 setattr(provider, f"most_{name}", most)
             if self.steps is not None:
@@ -279,11 +279,6 @@ class Client:
         with contextlib.ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setattr(module, "_FIRST_PAUSE", 0.01)
-            patch.setattr("ruler_cli.runs.batch.providers.sleep", _pass)
             if steps is not None:
                 stack.enter_context(mortal_disk(steps))
             return anyio.run(with_batches)
-
-
-async def _pass(seconds: float) -> None:
-    """Wait for nothing."""

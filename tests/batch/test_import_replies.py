@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -21,11 +18,9 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.replies import (
     ImportResult,
     RejectedRow,
-    Row,
     import_rows,
 )
 from ruler_cli.types import CallError, Reply
-from tests.conftest import ROOT
 
 TOO_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
 
@@ -238,50 +233,3 @@ def test_foreign_id(ledger: Ledger) -> None:
 
 
 # several processes
-
-
-def test_two_processes(tmp_path: Path) -> None:
-    """Two processes that import the same rows at once, each in its own order, store every answer once."""
-    made = [good(name) for name in range(2500)] + [
-        long(name) for name in range(0, 2500, 7)
-    ]
-    added, both = 0, []
-    for seed in (1, 2):
-        random.Random(seed).shuffle(made)
-        (tmp_path / f"{seed}.jsonl").write_bytes(b"\n".join(made))
-        words = [
-            "batch",
-            "import",
-            f"{seed}.jsonl",
-            "--ledger",
-            "ledger.sqlite",
-            "--json",
-        ]
-        command = [sys.executable, "-m", "ruler_cli", *words]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        both.append(
-            subprocess.Popen(
-                command, cwd=tmp_path, env=env, stdout=subprocess.PIPE
-            )
-        )
-    for one in both:
-        added += json.loads(one.communicate(timeout=120)[0])["new"]
-    assert added == 2500
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert ledger.stats().rows["answer"] == 2500
-        assert set(stored(ledger).values()) == {"fine"}
-
-
-def test_broken_source(ledger: Ledger) -> None:
-    """Of a source that breaks, the rows that were written stay, and it can be imported again."""
-
-    def rows(broken: bool) -> Iterator[Row]:
-        for number in range(1300):
-            yield "", number, good(number)
-        if broken:
-            raise ConnectionError("reset")
-
-    with pytest.raises(ConnectionError):
-        import_rows(ledger, rows(True))
-    assert count_rows(ledger) == 1000
-    assert import_rows(ledger, rows(False)) == ImportResult(1300, 300, 1000)

@@ -73,41 +73,6 @@ async def test_no_batch_api(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @both
-async def test_only_our_headers(
-    name: str,
-    batch_server: BatchServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The SDKs send our key, and nothing of what other variables hold."""
-    for variable in (
-        "OPENAI_ORG_ID",
-        "OPENAI_PROJECT_ID",
-        "ANTHROPIC_AUTH_TOKEN",
-    ):
-        monkeypatch.setenv(variable, "secret-of-another")
-    heads: list[dict[str, str]] = []
-    reply = batch_server.reply
-
-    def noted(
-        route: str, query: str, body: bytes, headers: dict[str, str], root: str
-    ) -> Any:
-        heads.append(headers)
-        return reply(route, query, body, headers, root)
-
-    monkeypatch.setattr(batch_server, "reply", noted)
-    async with api(name, batch_server) as provider:
-        remote = await submit(provider, requests(name, 2))
-        remote = await provider.retrieve(remote.id)
-        await results(provider, remote)
-    for headers in heads:
-        assert "secret-of-another" not in str(headers)
-        keys = [value for value in headers.values() if KEY in value]
-        assert len(keys) == 1
-        assert headers.get("anthropic-version") in (None, "2023-06-01")
-
-
-@both
 async def test_no_foreign_headers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,8 +111,6 @@ async def test_listing(
         assert [batch.created for batch in batches] == [*times[::-1]]
         batches = await provider.list_batches(1005.0)
         assert [batch.created for batch in batches] == [1007.0, 1008.0, 1009.0]
-    if name == "openai":
-        assert {batch.tag for batch in batches} == {"tag-0", "tag-1", "tag-4"}
 
 
 @both
@@ -218,9 +181,8 @@ async def test_unclear(
             async with api(name, server) as provider:
                 with pytest.raises(UnclearError):
                     await submit(provider, requests(name, 2))
-                tags = [batch.tag for batch in await provider.list_batches(0)]
-        tag = TAG if name == "openai" else None
-        assert (server.created, tags) == (created, [tag] * created), kind
+                there = await provider.list_batches(0)
+        assert (server.created, len(there)) == (created, created), kind
 
 
 @both
@@ -241,21 +203,19 @@ async def test_refused(
 
 @both
 async def test_retries(name: str, tmp_path: Path) -> None:
-    """A query without an answer, or a rate limit at creation, is retried, and its answer is complete."""
+    """A query without an answer is retried by the SDK, and its answer is complete."""
     steps = ("list", "retrieve", "results", "cancel")
     cases = [
         (step, kind)
         for step in steps
         for kind in ("429", "500", "drop", "half")
     ]
-    cases += [("create", "429")]
     if name == "openai":
         cases += [("upload", "drop"), ("upload", "500")]
     for step, kind in cases:
-        waits: list[float] = []
         with BatchServer() as server:
             server.fault(step, kind, times=2)
-            async with api(name, server, waits) as provider:
+            async with api(name, server) as provider:
                 file = requests(name, 3)
                 first = await submit(provider, file)
                 assert len(await provider.list_batches(0)) == 1
@@ -263,7 +223,6 @@ async def test_retries(name: str, tmp_path: Path) -> None:
                 assert len({*await results(provider, remote)}) == 3
                 assert (await provider.cancel(first.id)).state == "ended"
         assert (server.created, server.billed) == (1, 3)
-        assert len(waits) == 2 if step != "cancel" else waits, (step, kind)
 
 
 @both
@@ -271,13 +230,12 @@ async def test_gives_up(
     name: str, batch_server: BatchServer, tmp_path: Path
 ) -> None:
     """A provider with lasting server errors, or out of reach, is given up after a few tries."""
-    waits: list[float] = []
     with BatchServer() as gone:
         pass
-    async with api(name, gone, waits) as provider:
+    async with api(name, gone) as provider:
         with pytest.raises(RefusedError, match="cannot be reached"):
             await provider.create(TAG, requests(name, 1), "f")
-    async with api(name, batch_server, waits) as provider:
+    async with api(name, batch_server) as provider:
         batch_server.fault("list", "500", times=100)
         with pytest.raises(
             RulerError, match=r"answered 500: .*run again later"
@@ -287,7 +245,6 @@ async def test_gives_up(
         batch_server.fault("list", "html")
         with pytest.raises(UnclearError, match="not a batch API's"):
             await provider.list_batches(0)
-    assert len(waits) == 10
 
 
 @both

@@ -16,7 +16,6 @@ from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.runs.batch.requests import (
     MissingRequests,
     find_missing,
-    names_for,
     request_line,
 )
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
@@ -233,24 +232,3 @@ def test_sdk_types(staged: Callable[..., Stage]) -> None:
         line = request_line(JudgeSettings(model))
         for request in requests:
             assert_typed(orjson.loads(line(bytes(16), request)))
-
-
-def test_panel_names() -> None:
-    """Each judge of a panel has files under its own plain and distinct name."""
-    assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
-    judges = [
-        "openai/o3",
-        "../../etc/passwd",
-        "a b:c?*|",
-        "",
-        "é" * 300,
-        "con\n\x1b[2J",
-    ]
-    paths = [Path(name) for name in names_for("a/r.jsonl.gz", judges + judges)]
-    assert paths[0].name == "r.1-openai-o3.jsonl.gz"
-    assert {str(path.parent) for path in paths} == {"a"}
-    assert len({path.name for path in paths}) == len(paths)
-    for path in paths:
-        assert path.name.isascii()
-        assert path.name.isprintable()
-        assert len(path.name) < 120

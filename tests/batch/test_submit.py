@@ -10,7 +10,7 @@ from typing import BinaryIO
 import anyio
 import pytest
 
-from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.runs.batch.batches import (
     BatchCostError,
     Batches,
@@ -86,39 +86,6 @@ def test_concurrent_submissions(
     )
 
 
-def test_enqueued_tokens(client: Client, batch_server: BatchServer) -> None:
-    """After a batch beyond the tokens that its provider enqueues, smaller ones follow, one when another has ended."""
-    whole = client.submit().batches[0].bytes
-    client.until_complete()
-    asked = batch_server.billed
-    text = client.source.read_text()
-    client.source.write_text(text + text.replace('"g', '"h'))
-    batch_server.conduct.enqueues = whole // 2
-    batch_server.conduct.pace = "advance"
-    assert client.submit().requests == 5
-    batch_server.advance()
-    (failed,) = client.collect().closed
-    assert (failed.state, failed.left_out) == ("failed", 5)
-    held = []
-    for _ in range(8):
-        done = client.submit()
-        assert all(batch.bytes <= whole // 2 for batch in done.batches)
-        held.append(done.held)
-        assert (
-            client.submit().requests == 0
-        )  # the others wait until these have ended
-        for _ in range(3):
-            batch_server.advance()
-        assert {batch.state for batch in client.collect().closed} <= {
-            "collected"
-        }
-    assert held == sorted(held, reverse=True)
-    assert (held[0] >= 3, held[-1]) == (True, 0)
-    assert client.missing() == 0
-    assert batch_server.billed - asked == 5
-    assert batch_server.billed_again == 0
-
-
 def test_other_judges(client: Client, batch_server: BatchServer) -> None:
     """A judge that is refused, or whose batch may exist, keeps no other from being asked, nor new requests."""
     other = replace(client.settings.judge, model="openai/other")
@@ -185,25 +152,6 @@ def test_another_key(client: Client) -> None:
     with pytest.raises(RefusedError, match=batch.tag):
         client.submit()
     assert [batch.state for batch in client.batches()] == ["creating"]
-
-
-def test_forgotten_during_creation(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch that another command gives up during its creation is reported with its provider's id."""
-    whole = Provider.create
-
-    async def create(
-        self: Provider, tag: str, lines: BinaryIO, uploaded: str
-    ) -> RemoteBatch:
-        with Journal(client.ledger_path) as journal:
-            (batch,) = journal.batches("creating")
-            journal.move(batch, "abandoned")
-        return await whole(self, tag, lines, uploaded)
-
-    monkeypatch.setattr(Provider, "create", create)
-    with pytest.raises(RulerError, match="cancel it at its provider"):
-        client.submit()
 
 
 def test_cancellation_during_creation(

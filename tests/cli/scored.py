@@ -39,7 +39,7 @@ def scored(
         trajectories.append(
             {
                 **rollout(0.5, f"{name}-{i}"),
-                "reward": score or 0.0,
+                "reward": score,
                 "ruler": annotation,
             }
         )

@@ -308,6 +308,7 @@ def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:
             "judge_score": annotation["score"],
             "score": annotation["independent_reward"],
         }
+        record["reward"] = annotation["score"]
     write(tmp_path / "moved.jsonl", records)
     before, after = (
         json.loads(ruler("agree", f, "--json").stdout)

@@ -85,7 +85,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
 
 
 def test_wrong_path(ruler: Ruler, custom: Path) -> None:
-    """A path without a value is bad usage, and so is a format beside a path of messages."""
+    """A path without a value is bad usage."""
     for option in ("--messages", "--group-by", "--outcome"):
         done = ruler(
             "check", custom, *PATHS, option, "no.where", "-m", "offline"
@@ -95,9 +95,6 @@ def test_wrong_path(ruler: Ruler, custom: Path) -> None:
             f"{option} no.where: none of the first records has it; their keys: q, chat"
             in done.stderr
         )
-    done = ruler("check", custom, *PATHS, "--format", "native", "-m", "offline")
-    assert done.returncode == 2
-    assert "leave --format native out" in done.stderr
 
 
 def test_missing_reward(ruler: Ruler, custom: Path) -> None:

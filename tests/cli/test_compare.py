@@ -354,10 +354,10 @@ def test_hostile(columns: int, ruler: Ruler, tmp_path: Path) -> None:
 
 def _swapped(group: dict[str, Any]) -> dict[str, Any]:
     one, other = group["trajectories"]
-    if "score" in one["ruler"]:
-        one["ruler"]["score"] = 0.1
-    if "score" in other["ruler"]:
-        other["ruler"]["score"] = 0.8
+    for trajectory, score in ((one, 0.1), (other, 0.8)):
+        if "score" in trajectory["ruler"]:
+            trajectory["ruler"]["score"] = score
+            trajectory["reward"] = score
     return group
 
 

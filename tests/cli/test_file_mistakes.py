@@ -79,7 +79,7 @@ MISSING = {
     f"batch export in.jsonl no/requests.jsonl {ASKED}": "create it with: mkdir -p no",
     "agree inn.jsonl": STDIN,
     "report inn.jsonl": STDIN,
-    "report scored.jsonl inn.jsonl": STDIN,
+    "compare scored.jsonl inn.jsonl": STDIN,
     "report scored.jsonl -o no/report.html": "create it with: mkdir -p",
     "select inn.jsonl out.jsonl --where live": STDIN,
     "select scored.jsonl no/out.jsonl --where live": "create it with: mkdir -p no",

@@ -64,9 +64,9 @@ WRITERS = {
     "score in.jsonl {} -m offline --ledger none": ".jsonl .json .jsonl.gz .jsonl.zst .parquet txt",
     "score in.jsonl out -m offline --ledger none --summary {}": ".json .txt",
     "report scored.jsonl -o {}": ".html",
-    "report scored.jsonl scored.jsonl -o {}": ".html",
-    "report scored.jsonl b.scored.jsonl c.scored.jsonl -o {}": ".html",
-    "report scored.jsonl --label 2 -o {}": ".html",
+    "compare scored.jsonl b.scored.jsonl -o {}": ".html",
+    "trend scored.jsonl b.scored.jsonl c.scored.jsonl -o {}": ".html",
+    "label scored.jsonl --pairs 2 -o {}": ".html",
     "select scored.jsonl {} --where scored": ".jsonl .json .jsonl.gz .parquet",
     "select scored.jsonl {} --as pairs --gap 0.01": ".jsonl .json.zst .parquet",
     "batch export in.jsonl {} -m openai/o3": ".jsonl .jsonl.gz",
@@ -129,7 +129,6 @@ EARLIER = {
     "score in.jsonl out.jsonl -m offline -q --summary {}": '{\n  "version": 1,\n  "groups": 3,\n  "scored": 3\n}\n',
     "score in.jsonl out.jsonl -m offline -q  --summary {}": '{\n  "version": 1,\n  "total": null,\n  "groups": 3\n}',
     "score in.jsonl {} -m offline -q": '{"trajectories": [], "ruler": {"status": "failed", "kind": "reply"}}\n',
-    "score in.jsonl  {} -m offline -q": '{"data": [1], "metadata": "{\\"ruler\\": {\\"status\\": \\"scored\\"}}"}\n',
 }
 """Files as the first versions wrote them."""
 

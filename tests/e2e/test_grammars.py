@@ -25,7 +25,7 @@ from ruler_cli.types import Criterion, Request
 
 LABELS = ("kqzt", "bdfg")
 CRITERIA = {"xwvt": Criterion("Is short."), "rrnp": Criterion("Is long.")}
-FORMS: tuple[Form, ...] = ("keyed", "sized", "list")
+FORMS: tuple[Form, ...] = ("keyed", "list")
 SCORES = ["0.8", "0.85", "0.9", "1.0", "0", "0.80", "1", "0.07", "0.29", "0.0"]
 Accepts = Callable[[dict[str, Any], str], bool]
 

@@ -22,17 +22,8 @@ PLAIN = b'\n{"task_name": "t", "n": 1.0e2}\n'
 FILES = {
     "t__2/result.json": REWARDED,
     "t__2/agent/trajectory.json": STEPS,
-    "t__2/verifier/reward.txt": b"0\n",
     "t__10/result.json": PLAIN,
     "t__10/agent/trajectory.json": STEPS,
-    "t__10/verifier/reward.txt": b" 0.5\n",
-    "t__11/result.json": PLAIN,
-    "t__11/agent/trajectory.json": STEPS,
-    "t__11/verifier/reward.json": b'{"reward": 1, "style": 0}',
-    "t__11/verifier/reward.txt": b"7",
-    "t__12/result.json": PLAIN,
-    "t__12/agent/trajectory.json": STEPS,
-    "t__12/verifier/reward.txt": b"nope",
     "t__20/result.json": PLAIN,
     "t__20/agent/log.txt": b"crashed",
     "t__21/result.json": b'{"a": 1}, "x": {"b": 1}',
@@ -62,19 +53,12 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_records(job: Path) -> None:
-    """A trial's record contains its result, its trajectory, and the reward file if the result has none."""
+    """A trial's record contains its result and its trajectory."""
     container, problems = opened(job)
     every = list(container.records())
-    assert [line.where for line in every] == [
-        "trial t__2",
-        "trial t__10",
-        "trial t__11",
-        "trial t__12",
-    ]
+    assert [line.where for line in every] == ["trial t__10", "trial t__2"]
     values = [json.loads(line.raw) for line in every]
-    files = [value.get("reward_file") for value in values]
-    assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
-    assert values[0]["result"] == json.loads(REWARDED)
+    assert values[1]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
     assert [container.where(line.number) for line in every] == [
         line.place for line in every
@@ -117,7 +101,7 @@ def test_steps(tmp_path: Path) -> None:
 def test_links(job: Path, tmp_path: Path) -> None:
     """A trial's file that is a link out of the job is not read, though its name is known."""
     (tmp_path / "secret").write_bytes(b'{"secret": 1}')
-    for name in ("t__2/agent/trajectory.json", "t__10/verifier/reward.json"):
+    for name in ("t__2/agent/trajectory.json", "t__10/agent/x.json"):
         (job / name).unlink(missing_ok=True)
         (job / name).symlink_to(tmp_path / "secret")
     with ExitStack() as stack:
@@ -126,7 +110,7 @@ def test_links(job: Path, tmp_path: Path) -> None:
     problems: list[Problem] = []
     container.check_files(lambda line: True, problems.append)
     links = [sentence.split()[0] for sentence in container.warnings()]
-    assert links == ["t__2/agent/trajectory.json", "t__10/verifier/reward.json"]
+    assert links == ["t__10/agent/x.json", "t__2/agent/trajectory.json"]
     assert ("trial t__2", "has no agent/trajectory.json") in [
         (p.place, p.reason) for p in problems
     ]

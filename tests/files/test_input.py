@@ -321,21 +321,6 @@ def test_groups_of_a_large_file(
         assert [problem.line for problem in problems] == [5, 5, 6]
 
 
-def test_large_file_that_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large file of groups that is shorter than it was ends with the reason."""
-    monkeypatch.setattr(input_module, "_LOOKED_AT", 0)
-    line = {"group_id": "a", "trajectories": [{"messages": talk("x")}] * 2}
-    path = write_records(tmp_path / "in.jsonl", [line] * 3)
-    with ExitStack() as stack:
-        opened = open_input(InputSettings(str(path)), stack, print, once=True)
-        size = path.stat().st_size
-        os.truncate(path, size * 2 // 3)
-        with pytest.raises(InputChanged, match="line 3"):
-            list(opened.groups)
-
-
 def test_large_file_whose_lines_change_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.error_map import zstd
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
@@ -177,18 +176,6 @@ def test_events(tmp_path: Path) -> None:
     assert [(problem.where, problem.reason[:9]) for problem in problems] == [
         ("long.jsonl rollout 1", "has 1 MiB")
     ]
-
-
-def test_harbor(tmp_path: Path) -> None:
-    """A trial with a file that is too large is named, and the others are read."""
-    for name, size in (("t__1", 1), ("t__2", 2 * MIB)):
-        for file in ("result.json", "agent/trajectory.json"):
-            path = tmp_path / "in" / name / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"steps": [], "pad": "x" * size}))
-    with ExitStack() as stack:
-        container = open_container(str(tmp_path / "in"), stack, most=MIB)
-        assert [line.place for line in container.records()] == ["trial t__1"]
 
 
 def test_nothing_left(tmp_path: Path) -> None:

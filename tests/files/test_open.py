@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import codecs
 import gzip
 import io
 import itertools
@@ -122,26 +121,6 @@ def test_lines(tmp_path: Path) -> None:
         )
 
 
-@given(
-    st.lists(
-        st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6
-    ),
-    st.booleans(),
-)
-def test_offsets(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ends: bool
-) -> None:
-    """Number, offset and bytes of every line lead back to the file, also after a byte order mark."""
-    text = b"\xef\xbb\xbf{}\n" + b"\n".join(parts) + (b"\n" if ends else b"")
-    path = tmp_path_factory.mktemp("offsets") / "in"
-    path.write_bytes(text)
-    records = read(path)
-    assert [x.raw for x in records] == [
-        x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")
-    ]
-    assert all(text[x.offset :].startswith(x.raw) for x in records)
-
-
 def test_damaged(tmp_path: Path) -> None:
     """Compressed data that is cut off or damaged is an error, not a short file."""
     path, many = tmp_path / "in", os.urandom(50_000).hex().encode() + b"\n"
@@ -197,47 +176,6 @@ def test_foreign(tmp_path: Path) -> None:
         assert "cannot be read: Permission denied" in refused(path)
     if Path("/proc/self/mem").exists():
         assert "cannot be read" in refused(Path("/proc/self/mem"))
-
-
-WIDE = {
-    "utf-16-le": codecs.BOM_UTF16_LE,
-    "utf-16-be": codecs.BOM_UTF16_BE,
-    "utf-32-le": codecs.BOM_UTF32_LE,
-    "utf-32-be": codecs.BOM_UTF32_BE,
-}
-
-
-@pytest.mark.parametrize("encoding", WIDE)
-@pytest.mark.parametrize("pack", PACKS)
-def test_wide(
-    tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
-) -> None:
-    """UTF-16 and UTF-32 with a byte order mark are read as UTF-8 is, compressed and from a pipe too."""
-    head = WIDE[encoding]
-    wanted = [
-        b'{"a": "\xc3\xa9\xf0\x9f\x90\xad"}',
-        b'{"a": "\xed\xa0\x80 %s"}' % (b"x" * 300_000),
-    ]
-    for between, ends in ((b"\n", (b"", b"\n")), (b",", (b"[", b"]"))):
-        text = (ends[0] + between.join(wanted) + ends[1]).decode(
-            errors="surrogatepass"
-        )
-        packed = pack(head + text.encode(encoding, "surrogatepass"))
-        (tmp_path / "in").write_bytes(packed)
-        assert [line.raw for line in read(tmp_path / "in")] == wanted
-        fed(tmp_path / f"pipe{between.hex()}", packed)
-        assert [
-            line.raw for line in read(tmp_path / f"pipe{between.hex()}")
-        ] == wanted
-
-
-@pytest.mark.parametrize("encoding", WIDE)
-def test_wide_damaged(tmp_path: Path, encoding: str) -> None:
-    """A code unit that is cut off is damage."""
-    text = WIDE[encoding] + LINES.decode().encode(encoding)
-    (tmp_path / "in").write_bytes(text[:-1])
-    wanted = f"is damaged, truncated or unsupported ({encoding[:6].upper()}: truncated data)"
-    assert wanted in refused(tmp_path / "in")
 
 
 def test_zeros(tmp_path: Path) -> None:

@@ -95,6 +95,15 @@ def test_greetings(tmp_path: Path) -> None:
     assert "2 rollouts that the agent begins are grouped" in warnings(result)
 
 
+def test_observed(tmp_path: Path) -> None:
+    """What was seen before the agent's first turn splits a task, with a warning."""
+    seen = [{"role": "tool", "content": page} for page in ("a", "b")]
+    records = [{"messages": [talk("1")[0], page, ANSWER]} for page in seen]
+    result, keys = opened(write(tmp_path / "in.jsonl", records))
+    assert len(keys) == 2
+    assert "2 rollouts with what was seen before" in warnings(result)
+
+
 def test_odd_roles(tmp_path: Path) -> None:
     """A role that is not text, beside content that is none, is an opening like any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]

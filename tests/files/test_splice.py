@@ -56,19 +56,6 @@ def test_any_edit(
 
 
 @given(
-    st.dictionaries(texts, values, min_size=1, max_size=5), layouts(), st.data()
-)
-def test_other_bytes(
-    value: dict[str, Any], layout: dict[str, Any], data: st.DataObject
-) -> None:
-    """Setting a member changes only the bytes of its value."""
-    key = data.draw(st.sampled_from(list(value)))
-    raw = text_of(value, layout)
-    _, start, end = read_object(raw).members[key]
-    assert put(raw, {key: b"7"}) == raw[:start] + b"7" + raw[end:]
-
-
-@given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7),
     st.data(),
 )

@@ -377,13 +377,6 @@ def _create_openai(store: Store, ask: Ask) -> Batch | Reply:
         batch.invalid = "The requests name several models."
     if store.conduct.fails:
         batch.invalid = "The batch is not valid, said the test."
-    running = [one for one in store.batches.values() if not one.ended]
-    size = sum(len(store.files[one.file]) for one in running)
-    if store.conduct.enqueues is not None and size > store.conduct.enqueues:
-        tokens = f"Limit: {store.conduct.enqueues // 4:,} enqueued tokens."
-        batch.invalid = (
-            f"Enqueued token limit reached for m in organization o. {tokens}"
-        )
     return batch
 
 

@@ -26,10 +26,6 @@ class Conduct:
     """Listings in which a new batch does not show yet."""
     fails: bool = False
     """Batches fail validation (Anthropic: are refused with 400)."""
-    enqueues: int | None = None
-    """Bytes of the requests of all running batches; one beyond them fails (OpenAI's alone)."""
-    tags: bool = True
-    """Keep metadata; some endpoints drop it."""
     clock: float | None = None
     """Unix time of the server; None: the machine's."""
 
@@ -86,9 +82,8 @@ class Store:
     ) -> Batch:
         """A new batch."""
         id = f"{'batch' if api == 'openai' else 'msgbatch'}_{len(self.batches) + 1:04}"
-        stored = metadata if self.conduct.tags else None
         self.batches[id] = Batch(
-            id, api, lines, self.now, stored, file, self.conduct.lag
+            id, api, lines, self.now, metadata, file, self.conduct.lag
         )
         return self.batches[id]
 

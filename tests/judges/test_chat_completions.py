@@ -69,9 +69,9 @@ async def test_body_of_a_live_run(subtests: pytest.Subtests) -> None:
 
 
 FIRST_FORMS = [
-    ("openai/gpt-4o", OPENAI, "sized", "max_completion_tokens"),
-    ("azure/mine", None, "sized", "max_tokens"),
-    ("gemini/gemini-2.5-pro", None, "sized", "max_tokens"),
+    ("openai/gpt-4o", OPENAI, "list", "max_completion_tokens"),
+    ("azure/mine", None, "list", "max_tokens"),
+    ("gemini/gemini-2.5-pro", None, "list", "max_tokens"),
     ("vertex_ai/claude-sonnet-4", None, "list", "max_tokens"),
     ("anthropic/claude-sonnet-4", None, "list", "max_tokens"),
     ("mistral/mistral-large", None, "list", "max_tokens"),
@@ -85,7 +85,7 @@ FIRST_FORMS = [
     (
         "openai/mine",
         "https://eu.api.openai.com/v1",
-        "sized",
+        "list",
         "max_completion_tokens",
     ),
     ("openai/mine", "https://notopenai.com/v1", "list", "max_tokens"),
@@ -94,7 +94,7 @@ FIRST_FORMS = [
 
 
 def test_first_form(subtests: pytest.Subtests) -> None:
-    """A self-hosted engine is asked by ids, a provider by the size of the group or by a list of any size."""
+    """A self-hosted engine is asked by ids, a provider by a list."""
     for model, base, form, limit in FIRST_FORMS:
         with subtests.test(model=model, base=base, form=form, limit=limit):
             stated = None if base in (None, OPENAI) else base

@@ -75,10 +75,8 @@ async def test_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         error = await judge.ask(REQUEST)
     assert isinstance(error, CallError)
     assert (
-        "cannot be reached through the proxy http://[key]@127.0.0.1:1 ("
-        in error.reason
+        "is the proxy http://[key]@127.0.0.1:1 right? NO_PROXY" in error.reason
     )
-    assert "NO_PROXY" in error.reason
     assert not error.sent
 
 

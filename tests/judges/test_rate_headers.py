@@ -33,8 +33,6 @@ def retry_after(
 
 SPELLINGS = [
         ("7", 7.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("7.", 7.0), (" 7 ", 7.0),
-        ("1m30s", 90.0), ("500ms", 0.5), ("6m0s", 360.0), ("1h", 3600.0), ("2d3h", 183600.0),
-        ("2m59.56s", 179.56), ("1h 5m", 3900.0), ("30 seconds", 30.0), ("2 minutes", 120.0),
         ("Sun, 01 Mar 2026 12:01:30 GMT", 90.0),  # RFC 1123
         ("Sunday, 01-Mar-26 12:01:30 GMT", 90.0),  # RFC 850
         ("Sun Mar  1 12:01:30 2026", 90.0),  # asctime
@@ -45,7 +43,7 @@ SPELLINGS = [
 
 
 def test_spellings(subtests: pytest.Subtests) -> None:
-    """Spans and dates are read alike, and an invalid value is ignored."""
+    """Numbers and dates are read, and an invalid value is ignored."""
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
             asked = retry_after({"Retry-After": value}, "", NOW)

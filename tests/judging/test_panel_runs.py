@@ -88,13 +88,12 @@ def test_prices_are_summed(
     )
     summary = stage.run(*NAMES, passes=2).summary
     assert summary.cost_usd == pytest.approx(12 * row)
-    assert (summary.usage.calls, summary.kept_usd) == (48, 0)
+    assert summary.usage.calls == 48
     assert [part["cost_usd"] for part in stage.parts()] == [
         pytest.approx(row)
     ] * 12
     summary = stage.run(*NAMES, passes=2).summary
     assert summary.cost_usd == 0
-    assert summary.kept_usd == pytest.approx(12 * row)
     two.price = None
     assert stage.run(*NAMES, passes=2).summary.cost_usd is None
 

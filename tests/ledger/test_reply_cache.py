@@ -29,7 +29,6 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger import database
-from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import ROOT
@@ -150,28 +149,6 @@ def test_many_or_none(ledger: Ledger) -> None:
     assert ledger.find(b"one") is None
     ledger.keep_all([(b"one", "m", reply())])
     assert ledger.find(b"one") is not None
-
-
-def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that no parser understood is a reply once one does."""
-    ledger.keep(b"k", "m", ODD)
-    monkeypatch.setattr(
-        module, "reply_of", lambda body: Reply(body.decode(), body=body)
-    )
-    assert ledger.find(b"k") == Reply("<html>busy</html>")
-
-
-def test_unreadable_failed_call(ledger: Ledger, path: Path) -> None:
-    """A failed call that cannot be parsed does not stop a request from being asked."""
-    ledger.keep(b"k", "m", FAILED)
-    for body in (
-        "x",
-        "[]",
-        "{}",
-        '{"kind": "odd", "reason": "", "context": null}',
-    ):
-        raw(path, f"UPDATE replies SET body = '{body}'")
-        assert ledger.find(b"k") is None
 
 
 def test_not_stored(ledger: Ledger) -> None:
@@ -365,24 +342,6 @@ def test_wrong_file(tmp_path: Path) -> None:
             ):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
-
-
-def test_bad_pages(tmp_path: Path) -> None:
-    """A ledger with bad pages is said to be malformed, with the way to save it."""
-    path = tmp_path / "ledger.sqlite"
-    with Ledger(path) as ledger:
-        for number in range(100):
-            ledger.keep(bytes([number] * 16), "m", reply("x" * 2000))
-    content = bytearray(path.read_bytes())
-    content[8 * 4096 : -4096] = b"\xee" * (len(content) - 9 * 4096)
-    path.write_bytes(content)
-    with Ledger(path) as ledger, pytest.raises(OutputError) as error:
-        ledger.stats()
-    assert (
-        "`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has"
-        in str(error.value)
-    )
-    assert "--ledger PATH" in str(error.value)
 
 
 def test_full_disk(ledger: Ledger) -> None:
@@ -597,30 +556,6 @@ async def test_deleted_during_a_run(
     assert there == {
         file.name: file.read_bytes() for file in path.parent.iterdir()
     }
-
-
-@pytest.mark.parametrize("there", ["ledger", "notes", "nothing"])
-def test_replaced_without_its_log(path: Path, there: str) -> None:
-    """A file that takes a ledger's place keeps its own content, although the ledger's log lies beside it."""
-    new, moved = path.with_name("new"), path.with_name("moved")
-    with Ledger(new) as newer:
-        for number in range(100):
-            newer.keep(b"new %d" % number, "m", reply("x" * 500))
-    with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
-        ledger.keep(b"before", "m", reply())
-        if there == "nothing":
-            path.rename(moved)
-        else:
-            if there == "notes":
-                new.write_text("notes")
-            new.replace(path)
-    if there == "notes":
-        assert path.read_text() == "notes"
-        return
-    key, rows = (b"before", 1) if there == "nothing" else (b"new 99", 100)
-    with Ledger(moved if there == "nothing" else path) as again:
-        assert again.find(key) is not None
-        assert again.stats().rows["answer"] == rows
 
 
 @pytest.mark.anyio

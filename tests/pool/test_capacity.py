@@ -173,7 +173,7 @@ class Counted(World):
 @pytest.mark.parametrize(
     ("world", "share"),
     [
-        (Counted(2.0, quota=60), 1 / 3),
+        (Counted(2.0, quota=60), 0.4),
         (Counted(2.0, quota=300), 1 / 3),
         (Counted(2.0, quota=10**6), 0.05),
         (Counted(2.0, capacity=8, quota=10**6), 0.05),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -10,12 +9,12 @@ import anyio
 import pytest
 
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.pool.gate import INTERRUPTED, Gate
+from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import Budget
 from ruler_cli.pool.retries import Caller, Hedging
 from ruler_cli.types import CallError, Reply, Usage
 from tests.values import few
-from tests.virtual import ASKED, Plan, World, called, flood, together
+from tests.virtual import ASKED, Plan, World, called, together
 
 T = TypeVar("T")
 FIRST, SECOND, THIRD = (
@@ -117,50 +116,6 @@ def test_answers(
     )
 
 
-def test_same_moment() -> None:
-    """Two answers at one moment: one of them counts, is stored once, and no call is lost from the books."""
-    _, caller, answer = answered((1.5, FIRST), (0.5, SECOND))
-    assert answer in (FIRST, SECOND)
-    assert caller.stats.calls == 2
-    paid = caller.stats.usage.calls
-    assert caller.gate.budget.spent == pytest.approx(0.11 * paid)
-    assert (caller.gate.budget.unsure > 0) == (paid == 1)
-
-
-def test_day() -> None:
-    """A second call that is to wait for a day ends the run."""
-    day = CallError(
-        "transport",
-        "busy",
-        "call",
-        retry_after=86400.0,
-        rate=True,
-        billed=False,
-    )
-    plan = Plan([(NEVER, FIRST), (0.5, day)])
-
-    async def work(caller: Caller) -> tuple[Reply | CallError, str]:
-        return await caller.call(ASKED), str(caller.gate.stop_signal.reason)
-
-    answer, reason = hedged(plan, work)
-    assert answer == INTERRUPTED
-    assert "86400 s" in reason
-
-
-def test_gate_is_told() -> None:
-    """A limit that a second call meets holds for all calls, as that of any call does."""
-    plan = Plan([(9.0, FIRST), (0.5, BUSY), (0.5, THIRD)])
-
-    async def work(caller: Caller) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(caller.call, ASKED)
-            await anyio.sleep(2.0)
-            tasks.start_soon(caller.call, ASKED)
-
-    hedged(plan, work)
-    assert plan.times == [0, 1, 4.5]
-
-
 @pytest.mark.parametrize(
     ("at", "answers", "expected"),
     [
@@ -241,16 +196,6 @@ def test_judge_is_down() -> None:
     assert plan.times[4] > plan.times[3]
 
 
-def test_few_calls() -> None:
-    """A judge of which few calls are known is asked once, however long it takes."""
-    plan = Plan([(50.0, FIRST)])
-    assert (
-        hedged(plan, lambda caller: caller.call(ASKED), taught(calls=10))
-        == FIRST
-    )
-    assert Hedging().usual(ASKED, 1) is None
-
-
 def steps(world: World, number: int, *, hedge: bool) -> tuple[float, Caller]:
     """Return the seconds of so many steps of calls that all wait for the slowest."""
 
@@ -290,15 +235,3 @@ def test_slow_judge() -> None:
     counts = called(world, work, PLACES, timeout=600.0, hedging=Hedging())
     assert counts[10] - counts[9] <= 0.33 * PLACES
     assert counts[-1] - counts[9] <= 0.12 * 10 * PLACES
-
-
-def test_dump() -> None:
-    """In a dump, where calls always wait, only its end is hedged."""
-
-    async def work(caller: Caller) -> int:
-        await flood(caller, math.inf, calls=2_000)
-        return caller.stats.hedged
-
-    judge = World(spread=0.7)
-    second = called(judge, work, PLACES, timeout=600.0, hedging=Hedging())
-    assert 0 < second < PLACES / 2

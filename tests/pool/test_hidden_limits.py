@@ -119,14 +119,6 @@ def test_hidden_rate(limit: int, seconds: float, form: str, asks: bool) -> None:
     assert world.refused <= 0.4 * world.asked
 
 
-@pytest.mark.parametrize("capacity", [3, 20, 50])
-def test_capacity(capacity: int) -> None:
-    """A judge that refuses above a number in flight refuses one in twenty at most."""
-    world = World(2.0, spread=0.3, capacity=capacity)
-    asked(world, 1000)
-    assert world.refused <= 0.05 * world.asked
-
-
 @dataclass
 class Closed(World):
     """A judge that refuses all calls between two times; `asks` is the wait that it names."""

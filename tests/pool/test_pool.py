@@ -12,16 +12,14 @@ from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.limits import (
     AdaptiveConcurrency,
-    Budget,
     ConcurrencyLimit,
     Sent,
 )
 from ruler_cli.pool.retries import Caller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
-from ruler_cli.types import Request, Usage
+from ruler_cli.types import Request
 from tests.virtual import World, virtually
 
 PRICE = Price(1e-6, 10e-6, 0.5e-6)
@@ -98,28 +96,6 @@ def test_adaptive_ceiling(
         )
         concurrency.replied(float(number), Sent(0, concurrency.epoch), 1.0)
     assert least <= concurrency.limit <= most
-
-
-def test_money() -> None:
-    """The budget counts by the price of the judge; without a price it counts nothing."""
-    for price, spent in ((PRICE, 1e-3 + 2e-3), (None, 0.0)):
-
-        async def one(price: Price | None = price) -> Budget:
-            resolved = ResolvedJudge(World(), price, None)
-            caller = open_caller(
-                resolved,
-                JudgeSettings(),
-                PoolSettings(max_cost=5.0),
-                StopSignal(),
-            )
-            permit = await caller.gate.enter(0, ASKED)
-            assert isinstance(permit, Permit)
-            caller.gate.leave(permit, Usage(1000, 200, 0, 1))
-            return caller.gate.budget
-
-        budget = virtually(one)
-        assert budget.cap == 5.0
-        assert budget.spent == pytest.approx(spent)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cache
-from operator import attrgetter
+from contextlib import suppress
 from typing import BinaryIO, ClassVar, Self
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse
+from ruler_cli.files.parse import parse_value
 from ruler_cli.files.source import Source
+from ruler_cli.files.splice import span_at
 from ruler_cli.settings.models import MAX_RECORD, OnFailure
 from ruler_cli.types import Line, Path, Problem
 
@@ -30,6 +29,11 @@ RECORD_MEMBERS = frozenset(
 """Members that make an object a record, and no event, whatever else it holds."""
 _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))  # fmt: skip
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
+
+_KINDS = (
+    ("harbor", "HarborJob"), ("directory", "Directory"), ("parquet", "Parquet"), ("inspect_log", "InspectLog"),
+    ("document", "Document"), ("csv_table", "CsvTable"), ("lines", "JsonLines"),
+)  # fmt: skip
 
 Fits = Callable[[Line], bool | None]
 """Tells if a record is of the format; None: it is not a JSON object."""
@@ -46,16 +50,8 @@ class Writer(ABC):
         self.name = name
         self.source = source
 
-    def begin(  # noqa: B027 - few refuse
-        self,
-        ruler: Path,
-        columns: Callable[[], set[str]],
-        on_failure: OnFailure,
-    ) -> None:
-        """Raise UsageError for what can only fail; nothing was sent yet.
-
-        `ruler` is the path of an annotation, `columns` returns the members of a record that scores change.
-        """
+    def begin(self, ruler: Path, on_failure: OnFailure) -> None:  # noqa: B027 - few refuse
+        """Take the path of an annotation; UsageError for what can only fail, before anything is sent."""
 
     @abstractmethod
     def put(self, number: int, record: bytes) -> None:
@@ -74,8 +70,6 @@ class Container(ABC):
     `log` has the bytes of an Inspect log, which inspect_ai can write with scores.
     """
 
-    rank: ClassVar[int] = 0
-    """Kinds of a lower rank are asked first if they handle a file."""
     endings: ClassVar[tuple[str, ...]] = ()
     """Endings of the names of OUTPUT that this kind writes."""
     packed: ClassVar[tuple[str, ...]] = ()
@@ -168,31 +162,20 @@ class Container(ABC):
         return []
 
 
-@cache
-def kinds() -> list[type[Container]]:
-    """Return every kind of container, those that know most first: the classes with a rank in this package."""
-    names = [
-        module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")
-    ]
-    ranked = set[type[Container]]()
-    for name in names:
-        for value in vars(importlib.import_module(name)).values():
-            if isinstance(value, type) and issubclass(value, Container):
-                ranked.add(value)
-    kinds_with_rank = filter(attrgetter("rank"), ranked)
-    return sorted(kinds_with_rank, key=attrgetter("rank"))
+def kinds() -> Iterator[type[Container]]:
+    """Yield every kind of container, those that know most first; each is imported when it is its turn."""
+    for name, kind in _KINDS:
+        module = importlib.import_module(f"{__name__}.{name}")
+        yield getattr(module, kind)
 
 
-def task_of(head: bytes) -> str:
+def task_of(text: bytes) -> str:
     """Return the task that a JSON object names; empty if it is not an object, or names none."""
-    try:
-        whole = parse(head)
-    except (UnreadableError, RecursionError):
-        return ""
-    for path in _TASK_PATHS:
-        value: object = whole
-        for part in path:
-            value = value.get(part) if isinstance(value, dict) else None
-        if isinstance(value, str) and value:
-            return value
+    start = text.find(b"{")
+    with suppress(UnreadableError, IndexError):
+        for path in _TASK_PATHS:
+            span = span_at(text, path, start)
+            value = parse_value(text[slice(*span)]) if span else ""
+            if isinstance(value, str) and value:
+                return value
     return ""

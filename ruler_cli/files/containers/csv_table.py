@@ -81,7 +81,6 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
 class CsvTable(Container):
     """A table of rows, numbered from 1 behind the header."""
 
-    rank = 9
     unit = "row"
     may_hold_events = True
 

@@ -70,7 +70,6 @@ def _left_out(sentences: Sequence[str]) -> list[str]:
 class Directory(MultiFileContainer):
     """The records of many files, numbered through; one file is open at a time."""
 
-    rank = 2
     takes_path = True
 
     def __init__(self, source: Source, listing: Listing) -> None:

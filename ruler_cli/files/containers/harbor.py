@@ -1,16 +1,12 @@
 """A Harbor job: a directory of trials, each with `result.json` and `agent/trajectory.json`.
 
-The record of a trial is `{"result": …, "trajectory": …, "reward_file": …}` of the bytes of its files. If it has several
-steps, each with `steps/NAME/agent/trajectory.json`, `trajectory` is the list of these, in the order of the result.
-`reward_file` is `verifier/reward.json`, or `{"reward": …}` of `verifier/reward.txt`; the record has it only
-if the result holds no rewards.
+The record of a trial is `{"result": …, "trajectory": …}` of the bytes of its files. If it has several steps, each with
+`steps/NAME/agent/trajectory.json`, `trajectory` is the list of these, in the order of the result.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Self
 
@@ -21,19 +17,16 @@ from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse, too_large
 from ruler_cli.files.source import Source
-from ruler_cli.files.splice import encode_members
-from ruler_cli.files.values import is_object, lookup, objects
+from ruler_cli.files.values import objects
 from ruler_cli.types import Line, Problem
 
 _RESULT = "result.json"
 _TRAJECTORY = "agent/trajectory.json"
-_NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
 class HarborJob(MultiFileContainer):
     """The trials of a job, in the order of their names."""
 
-    rank = 1
     unit = "trial"
 
     def __init__(
@@ -86,62 +79,33 @@ class HarborJob(MultiFileContainer):
         trajectory = b"[%s]" % b", ".join(steps)
         if not steps:
             trajectory = self._object(trial, _TRAJECTORY)
-        members = {"result": raw, "trajectory": trajectory}
-        if not is_object(lookup(result, "verifier_result.rewards")):
-            with suppress(UnreadableError):
-                text = self._bytes(trial, "verifier/reward.txt") or b""
-                if _NUMBER.fullmatch(text):
-                    members["reward_file"] = b'{"reward": %s}' % text
-                members["reward_file"] = self._object(
-                    trial, "verifier/reward.json"
-                )
-        return b"{%s}" % encode_members(members)
+        return b'{"result": %s, "trajectory": %s}' % (raw, trajectory)
 
     def _object(self, trial: str, file: str) -> bytes:
         """Return the bytes of a file that is one JSON object; UnreadableError if it is not."""
-        raw = self._bytes(trial, file)
-        if raw is None:
-            raise UnreadableError(f"has no {file}")
-        try:
-            parse(raw)
-        except UnreadableError as error:
-            raise UnreadableError(f"has a damaged {file}: it {error}") from None
-        return raw
-
-    def _bytes(self, trial: str, file: str) -> bytes | None:
-        """Return the content of a file; None if there is none, or only a link that is not followed."""
         name = str(PurePath(trial) / file)
-        if name not in self.names:
-            return None
+        if name not in self.names:  # or only as a link that is not followed
+            raise UnreadableError(f"has no {file}")
         path = Path(self.listing.at(name).name)
         with reading(str(path)), path.open("rb") as stream:
             content = stream.read(self.most + 1)
         if len(content) > self.most:
             raise UnreadableError(f"`{file}` {too_large(path.stat().st_size)}")
+        try:
+            parse(content)
+        except UnreadableError as error:
+            raise UnreadableError(f"has a damaged {file}: it {error}") from None
         return content.strip()
 
 
 def find_trials(names: Sequence[str]) -> list[str]:
     """Return the directories of the trials among files; none if this is no Harbor job.
 
-    A trial whose environment failed has no file of an agent: the trials beside it show that it is one.
+    Each has a result, as a job has, too. One whose environment failed has no file of an agent.
     """
     paths = list(map(PurePath, names))
     if not any(path.match(_TRAJECTORY) for path in paths):
         return []
-    parents = {parent for path in paths for parent in path.parents}
-    agents = set()
-    for parent in parents:
-        if parent.name == "agent":
-            agents.add(parent.parent)
-            if parent.parts[-3:-2] == ("steps",):
-                agents.add(parent.parents[2])
     folders = [path.parent for path in paths if path.name == _RESULT]
-    jobs = {
-        folder.parent for folder in agents.intersection(folders) if folder.parts
-    }
-    return [
-        str(folder)
-        for folder in folders
-        if folder in agents or (folder.parts and folder.parent in jobs)
-    ]
+    jobs = {parent for folder in folders for parent in folder.parents}
+    return [str(folder) for folder in folders if folder not in jobs]

@@ -17,7 +17,7 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -93,12 +93,7 @@ class InspectLogWriter(Writer):
         self._ruler: JsonPath = ()
         self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
 
-    def begin(
-        self,
-        ruler: JsonPath,
-        columns: Callable[[], set[str]],
-        on_failure: OnFailure,
-    ) -> None:
+    def begin(self, ruler: JsonPath, on_failure: OnFailure) -> None:
         """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
         if on_failure == "drop":
             raise UsageError(
@@ -202,7 +197,6 @@ class InspectLogWriter(Writer):
 class InspectLog(Container):
     """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
 
-    rank = 4
     endings = (".eval", ".json")
     packed = (".eval",)
     writes = InspectLogWriter

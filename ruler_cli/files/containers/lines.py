@@ -28,7 +28,6 @@ class LinesWriter(Writer):
 class JsonLines(Container):
     """JSON lines; those of a pipe are read `once`."""
 
-    rank = 10  # any text that is nothing else
     endings = (".jsonl",)
     writes = LinesWriter
     rewritable = may_hold_events = True

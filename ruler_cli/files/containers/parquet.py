@@ -18,14 +18,13 @@ from ruler_cli.types import Line
 MAGIC = b"PAR1"
 _READ_AHEAD = 1 << 20
 """Bytes that are read ahead in each column."""
-_DECODER = (ValueError, OverflowError, OSError)
-"""Errors of pyarrow beside its own; its OSErrors have no number."""
+_DECODER = (ValueError, TypeError, LookupError, OverflowError, OSError)
+"""Errors of pyarrow beside its own, also for values that Python does not hold; its OSErrors have no number."""
 
 
 class Parquet(Container):
     """A Parquet file that is open; rows are numbered from 1."""
 
-    rank = 3
     endings = (".parquet",)
     packed = (".parquet",)
     unit = "row"

@@ -3,7 +3,7 @@
 Each request that is neither in the ledger nor in an open batch is submitted once. The journal has a batch and
 its requests before the provider is asked to create it, and the batch's id after; the next command recovers
 from a crash between the two. If the crash hid the provider's answer, the batch may exist: its requests stay
-reserved until that is certain. OpenAI stores our tag. Anthropic stores none: there every batch of that time
+reserved until that is certain. OpenAI names the uploaded file. Anthropic has none: there every batch of that time
 with as many requests is a candidate, and the ids in its results decide once it has ended.
 
 Results go to the ledger before the batch is closed, and importing them twice does no harm: after a crash at
@@ -12,8 +12,6 @@ any point they are fetched once more.
 
 from __future__ import annotations
 
-import math
-import re
 import secrets
 import time
 from collections import Counter
@@ -60,12 +58,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two polls while waiting for batches."""
 _LOCK_POLL = 0.5
 """Seconds between two tries to get the lock from another command."""
-_ENQUEUED = re.compile(
-    "enqueued.{0,30}(?:limit|quota)|token_limit_exceeded", re.IGNORECASE
-)
-"""A provider's reason for a batch beyond the tokens that it enqueues."""
-
-
 _OVERHEAD = 64
 """Bytes of a batch, which may be one HTTP request, outside of its lines."""
 
@@ -106,13 +98,12 @@ class BatchStatus(NamedTuple):
 class SubmitResult(NamedTuple):
     """Result of a submission, with the requests that the ledger lacks.
 
-    Of these `out` were in open batches already, and `held` are more than the provider enqueues at once.
+    Of these `out` were in open batches already.
     """
 
     missing: MissingRequests
     batches: list[BatchRecord]
     out: int
-    held: int
 
     @property
     def requests(self) -> int:
@@ -130,41 +121,20 @@ class _PendingBatch:
 
 
 class _Outbox:
-    """The requests to one judge, in batches within the limits of its batch API.
+    """The requests to one judge, in batches within the limits of its batch API."""
 
-    `enqueued` bytes of requests are at the provider, or will be; `room` is for all that it enqueues at once.
-    """
-
-    def __init__(
-        self,
-        judge: JudgeSettings,
-        provider: Provider,
-        recorded: Sequence[BatchRecord],
-    ) -> None:
-        """Take the limit on what is enqueued from the batches on record. UsageError if requests have no form."""
+    def __init__(self, judge: JudgeSettings, provider: Provider) -> None:
+        """UsageError if requests to this judge have no form."""
         self.judge = judge
         self.provider = provider
         self.price = batch_price(judge)
         self.batches = list[_PendingBatch]()
         self._line = request_line(judge)
-        self._room = math.inf
-        self._enqueued = 0
-        account = judge.model, provider.account
-        for batch in recorded:
-            if (batch.model, batch.account) != account:
-                continue
-            if batch.state in OPEN:
-                self._enqueued += batch.bytes
-            if batch.state == "failed" and _ENQUEUED.search(batch.reason):
-                self._room = batch.bytes / 2
 
     def add(self, key: bytes, request: Request, stack: ExitStack) -> None:
-        """Add a request, unless it is beyond what is enqueued: one always is not. `stack` closes its batch."""
+        """Add a request; `stack` closes its batch."""
         line = self._line(key, request)
         size = len(line)
-        if self._enqueued and self._enqueued + size > self._room:
-            return
-        self._enqueued += size
         batch = self.batches[-1] if self.batches else None
         if batch is None or not self._fits(batch, size):
             model = replace(model_of(self.judge), price=self.price)
@@ -196,8 +166,6 @@ class Batches:
     providers: Providers
     observer: Observer
     window: float
-    _others: set[str | None] = field(default_factory=set)
-    """Batches at providers that turned out not to be a candidate."""
 
     async def submit(
         self,
@@ -228,7 +196,7 @@ class Batches:
         outboxes = []
         for judge in settings.judges:
             provider = self.providers.for_judge(judge)
-            outbox = _Outbox(judge, provider, self.journal.batches())
+            outbox = _Outbox(judge, provider)
             refuse_unpriced(settings, judge, outbox.price)
             outboxes.append(outbox)
         errors = list[RulerError]()
@@ -388,24 +356,18 @@ class Batches:
     async def _search(
         self, batch: BatchRecord
     ) -> tuple[RemoteBatch | None, list[str]]:
-        """Return the batch with our tag, file or results; else the ids of the candidates, the oldest first."""
+        """Return the batch with our file or results; else the ids of the candidates, the oldest first."""
         provider = self.providers.for_batch(batch)
         recorded = {record.remote for record in self.journal.batches()}
         since = batch.created - provider.skew
-        untagged = list[RemoteBatch]()
-        for remote in await provider.list_batches(since):
-            same_file = batch.file and remote.file == batch.file
-            if remote.tag == batch.tag or same_file:
-                return remote, []
-            if remote.tag or remote.file or remote.id in recorded:
-                continue
-            # it may not be counted yet
-            if remote.total in (0, batch.requests):
-                untagged.insert(0, remote)
         ids = {key.hex() for key in self.journal.keys(batch.id)}
         candidates = []
-        for remote in untagged:
-            if remote.id in self._others:
+        for remote in reversed(await provider.list_batches(since)):
+            if batch.file and remote.file == batch.file:
+                return remote, []
+            # its requests may not be counted yet
+            fits = remote.total in (0, batch.requests) and not remote.file
+            if not fits or remote.id in recorded:
                 continue
             if remote.state == "running":
                 candidates.append(remote.id)
@@ -416,7 +378,6 @@ class Batches:
                     ours += read_row(line).custom_id in ids
             if 2 * ours > batch.requests:
                 return remote, []
-            self._others.add(remote.id)
         return None, candidates
 
     async def _close(
@@ -494,8 +455,7 @@ class Batches:
                 "nothing was submitted; allow that, or submit a part of INPUT",
                 place=f"--max-cost {max_cost:g}",
             )
-        held = sum(missing.requests) - out - requests
-        return SubmitResult(missing, [], out, held)
+        return SubmitResult(missing, [], out)
 
     async def _send(
         self, outbox: _Outbox, pending: _PendingBatch

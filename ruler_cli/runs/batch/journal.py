@@ -34,17 +34,16 @@ OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
-    "owner TEXT NOT NULL, state TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL, began REAL, "
+    "state TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL, "
     "requests INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, usd REAL, file TEXT, "
-    "remote TEXT, label TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '', "
-    "answered INTEGER, failed INTEGER, left_out INTEGER, not_it TEXT NOT NULL DEFAULT '')",
+    "remote TEXT, reason TEXT NOT NULL DEFAULT '', answered INTEGER, failed INTEGER, left_out INTEGER)",
     "CREATE TABLE IF NOT EXISTS batch_keys (key BLOB PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
 _INSERT = (
     "INSERT INTO batches (tag, provider, model, base, key_env, account, requests, bytes, usd, file, "
-    "owner, state, created, changed, began) VALUES (:tag, :provider, :model, :base, :key_env, :account, "
-    ":requests, :bytes, :usd, :file, '', 'creating', :now, :now, :now)"
+    "state, created, changed) VALUES (:tag, :provider, :model, :base, :key_env, :account, "
+    ":requests, :bytes, :usd, :file, 'creating', :now, :now)"
 )
 _NOT_FREE = (
     "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL "

@@ -3,21 +3,17 @@
 OpenAI and compatible endpoints: a request file is uploaded, a batch is created from it, the results are
 files. Anthropic: a single HTTP request holds all judge requests; it stores no tag of ours, only their ids.
 
-The SDKs do not retry: requests are tried again here, and only if that is safe.
+The SDKs retry what is safe to repeat; a creation is never repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-import random
 import re
 import ssl
-from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from hashlib import blake2b
 from importlib import import_module
 from operator import attrgetter
@@ -36,11 +32,10 @@ from ruler_cli.judges.resolve import (
     endpoint_of,
     key_for,
 )
-from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
 from ruler_cli.runs.batch.requests import Target, target_of
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, clean, words_of
+from ruler_cli.types import clean, words_of
 
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]
@@ -58,8 +53,6 @@ _READ_TIMEOUT = 60.0
 """Seconds to wait for an answer, or for the next piece of results."""
 _DEADLINE = 3600.0
 """Seconds for all of a request, which may have a file of 200 MB."""
-_MAX_RETRY_AFTER = 300.0
-"""Seconds that a server may ask to wait; the command ends if it asks for more."""
 _RUN_LATER = "run again later"
 _ABSENT = (
     "check --api-base and the key; an endpoint without a batch API answers the file of `ruler batch export`, "
@@ -81,11 +74,8 @@ class UnreachableError(RefusedError):
     """Failure to connect; temporary if an earlier connection succeeded."""
 
 
-_Failure = tuple[RulerError, CallError]
-"""Failure of one try: the error if no try follows, and what the retry policy goes by.
-
-By its scope a further try may follow; it was `sent` if the server may have handled the request.
-"""
+_Failure = tuple[RulerError, bool]
+"""The error of a request, and whether the server may have handled it."""
 
 
 class RemoteBatch(NamedTuple):
@@ -93,8 +83,8 @@ class RemoteBatch(NamedTuple):
 
     `label` is the provider's name of the state. `ended`: results can be fetched, of canceled and expired
     batches too. `failed`: little or nothing was processed; what was may be billed. `files` are ids of the results.
-    Counts of requests may be 0 until the provider has counted. `tag` is ours, `file` the id of the uploaded request
-    file; both are None if the API stores none. `reason` is the first error of a failed batch.
+    Counts of requests may be 0 until the provider has counted. `file` is the id of the uploaded request file; None if
+    the API has none. `reason` is the first error of a failed batch.
     """
 
     id: str
@@ -105,7 +95,6 @@ class RemoteBatch(NamedTuple):
     succeeded: int
     failed: int
     files: Sequence[str]
-    tag: object = None
     file: object = None
     reason: str = ""
 
@@ -113,7 +102,7 @@ class RemoteBatch(NamedTuple):
 class Provider:
     """A batch API at an address, in the form of OpenAI's.
 
-    Every failure is a RulerError, after retries if they are safe: RefusedError if the key, the account or
+    Every failure is a RulerError, after the SDK's retries: RefusedError if the key, the account or
     the batch is refused for good.
     """
 
@@ -121,7 +110,7 @@ class Provider:
     most_requests, most_bytes = 50_000, 200_000_000
     """Limits of a batch. A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
     skew = 86400.0
-    """Seconds by which the provider's clock may differ; where batches store our tag a longer listing does no harm."""
+    """Seconds by which the provider's clock may differ; where batches name their file a longer listing does no harm."""
     client_class = "AsyncOpenAI"
     resource = "batches"
     redirects = True
@@ -140,7 +129,6 @@ class Provider:
                 f"pip install 'ruler-cli[{name}]'",
                 place=f"{name}/…",
             ) from None
-        self._errors = (self.sdk.APIError, TimeoutError)
         client = getattr(self.sdk, self.client_class)
         # with the authority that SSL_CERT_FILE names
         verify = ssl.create_default_context()
@@ -149,7 +137,6 @@ class Provider:
             self.client: Any = client(
                 base_url=base,
                 api_key=key or "none",
-                max_retries=0,
                 timeout=_READ_TIMEOUT,
                 http_client=http_client(
                     verify=verify, follow_redirects=self.redirects
@@ -177,14 +164,9 @@ class Provider:
 
     @property
     def account(self) -> str:
-        """Digest of the address, a dot, digest of address and key; neither can be read from it."""
-        digests = []
-        for text in (self.base, f"{self.base}\n{self.key or ''}"):
-            digest = blake2b(
-                text.encode(), digest_size=4, person=b"ruler account 1"
-            )
-            digests.append(digest.hexdigest())
-        return ".".join(digests)
+        """Digest of address and key; neither can be read from it."""
+        text = f"{self.base}\n{self.key or ''}"
+        return blake2b(text.encode(), digest_size=4).hexdigest()
 
     async def upload(self, tag: str, lines: BinaryIO) -> str:
         """Upload the lines of requests; return the file's id at the provider, "" if the API has no such step."""
@@ -201,7 +183,7 @@ class Provider:
     async def create(
         self, tag: str, lines: BinaryIO, uploaded: str
     ) -> RemoteBatch:
-        """Create a batch, which costs money; the call is not retried once it may have arrived.
+        """Create a batch, which costs money; the call is not retried.
 
         `uploaded` is the result of `upload` for these lines. UnclearError if the batch may exist; after any
         other error it does not.
@@ -276,7 +258,6 @@ class Provider:
         processed = succeeded or failed or label == "completed"
         if state == "ended" and processed and not any(due):
             state = "running"
-        metadata = answer.metadata or {}
         errors = getattr(answer.errors, "data", None)
         why = errors[0].message if errors else "its provider does not say why"
         return RemoteBatch(
@@ -288,7 +269,6 @@ class Provider:
             succeeded,
             failed,
             [*filter(None, files)],
-            metadata.get("ruler"),
             answer.input_file_id,
             clean(str(why), self.key) if state == "failed" else "",
         )
@@ -301,76 +281,61 @@ class Provider:
         once: bool = False,
         **options: Any,
     ) -> T:
-        """Call the SDK and read its answer, with retries by the policy of all calls.
+        """Call the SDK and read its answer.
 
-        A request that must be handled at most `once`, since it costs money, is retried only if it certainly
-        was not handled; UnclearError if it may have been.
+        A request that must be handled at most `once`, since it costs money, is not retried; UnclearError if it may
+        have been handled.
         """
-        budget = RetryBudget(_RETRIES, math.inf)
-        while True:
-            try:
-                async with asyncio.timeout(_DEADLINE):
-                    return read(await call(*values, **options))
-            except self._errors as caught:
-                error, failed = self._failure(caught)
-            except (AttributeError, TypeError, ValueError):
-                # it could hide a batch that is billed
-                raise UnclearError(
-                    "its answer is not a batch API's",
-                    "check --api-base",
-                    place=self.name,
-                ) from None
-            if once and failed.sent:
-                raise UnclearError(
-                    error.brief,
-                    "if there is a batch now, the next `ruler batch` command finds it",
-                )
-            wait = None
-            after = failed.retry_after or 0.0
-            if failed.scope == "call" and after <= _MAX_RETRY_AFTER:
-                wait = budget.wait(failed, 0.0, random.random())
-            if wait is None:
-                raise error
-            await sleep(wait)
+        self.client.max_retries = 0 if once else _RETRIES
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                return read(await call(*values, **options))
+        except (self.sdk.APIError, TimeoutError) as caught:
+            error, handled = self._failure(caught)
+        except (AttributeError, TypeError, ValueError):
+            # it could hide a batch that is billed
+            raise UnclearError(
+                "its answer is not a batch API's",
+                "check --api-base",
+                place=self.name,
+            ) from None
+        if once and handled:
+            raise UnclearError(
+                error.brief,
+                "if there is a batch now, the next `ruler batch` command finds it",
+            )
+        raise error
 
     def _failure(self, error: Any) -> _Failure:
-        """Classify an error of an SDK as one of a live call."""
+        """Word an error of an SDK as that of a live call is."""
         if isinstance(error, self.sdk.APIStatusError):
             return self._refusal(error.status_code, error.response)
         cause = error.__cause__ or error
         why = clean(str(cause) or type(cause).__name__, self.key)
-        unsent = type(cause).__name__ in _UNSENT
-        failed = CallError("transport", why, "call", sent=not unsent)
-        if unsent:
-            unreachable = UnreachableError(
-                f"{self.name} cannot be reached: {why}",
-                "check the network, the proxy and --api-base",
-            )
-            return unreachable, failed
+        if type(cause).__name__ in _UNSENT:
+            problem = f"{self.name} cannot be reached: {why}"
+            remedy = "check the network, the proxy and --api-base"
+            return UnreachableError(problem, remedy), False
         problem = f"the connection to {self.name} broke: {why}"
         if isinstance(error, TimeoutError | self.sdk.APITimeoutError):
             problem = f"{self.name} did not answer in time"
-        return RulerError(problem, _RUN_LATER), failed
+        return RulerError(problem, _RUN_LATER), True
 
     def _refusal(self, status: int, response: Any) -> _Failure:
-        """Classify an answer with a bad status."""
+        """Word an answer with a bad status."""
         codes, message = error_of(response.content)
         headers = response.headers
         failed = classify(status, codes, message, headers, self.key, self.name)
-        # what is no refusal leaves open if the request was handled
-        refused = failed.rate or failed.kind != "transport"
-        handled = status >= 500 or not refused
-        # a batch is no call: the number of retries bounds refusals for a rate, too
-        failed = replace(failed, rate=False, sent=handled)
         if status in (404, 405):
             why = clean(message, self.key)
             problem = f"{self.name} answered {status}: {why}"
-            return RefusedError(problem, _ABSENT), failed
+            return RefusedError(problem, _ABSENT), False
+        # what is no refusal leaves open if the request was handled
+        refused = failed.rate or failed.kind != "transport"
+        handled = status >= 500 or not refused
         if failed.kind != "transport":
-            return RefusedError(failed.reason), failed
-        if status == 409:  # a conflict stays one
-            failed = replace(failed, scope="run")
-        return RulerError(failed.reason, _RUN_LATER), failed
+            return RefusedError(failed.reason), handled
+        return RulerError(failed.reason, _RUN_LATER), handled
 
 
 class AnthropicProvider(Provider):

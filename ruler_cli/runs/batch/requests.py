@@ -1,12 +1,11 @@
 """INPUT and ledger → the requests that the ledger lacks, and the lines, limits and price of a batch of them.
 
-Nothing is sent. A panel has a file of requests for each judge, named after it: `requests.1-openai-o3.jsonl`.
+Nothing is sent. A panel has a file of requests for each judge, in their order: `requests.1.jsonl`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -50,9 +49,6 @@ from ruler_cli.settings.models import (
 from ruler_cli.settings.parameters import body_of, headers_of
 from ruler_cli.types import Observer, Problem, Request
 
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
-_MAX_JUDGE_NAME = 80
-"""Longest name of a judge in a file's name, in characters."""
 Target = Literal["openai", "anthropic"]
 Line = Callable[[bytes, Request], bytes]
 """Make the line of a request file from a key and a request."""
@@ -137,12 +133,12 @@ def batch_price(judge: JudgeSettings) -> Price | None:
     return price and price.halved
 
 
-def names_for(name: str, judges: Sequence[str]) -> list[str]:
-    """Return the file name for each judge: `name` itself for one, else with its number and name.
+def names_for(name: str, judges: int) -> list[str]:
+    """Return the file name for each judge: `name` itself for one, else with its number.
 
     UsageError if several judges would share stdout.
     """
-    if len(judges) == 1:
+    if judges == 1:
         return [name]
     if name == "-":
         raise UsageError(
@@ -153,11 +149,8 @@ def names_for(name: str, judges: Sequence[str]) -> list[str]:
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
     names = []
-    for number, judge in enumerate(judges, 1):
-        slug = _NOT_PLAIN.sub("-", judge)[-_MAX_JUDGE_NAME:]
-        names.append(
-            str(path.with_name(f"{stem}.{number}-{slug}{dot}{ending}"))
-        )
+    for number in range(1, judges + 1):
+        names.append(str(path.with_name(f"{stem}.{number}{dot}{ending}")))
     return names
 
 
