@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-import ruler_cli.judging.panel
-import ruler_cli.pool.retries
 from ruler_cli import JudgeRequest
 from tests.batch.crashes import Client
 from tests.conftest import Ruler, read, rollout, write
@@ -97,35 +95,6 @@ def test_nothing_fits(
             in record["ruler"]["reason"]
         )
         assert [one["reward"] for one in record["trajectories"]] == [None, None]
-
-
-def test_older_ledger(
-    ruler: Ruler,
-    server: JudgeServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A cut reply that an older version kept is no answer: the next run asks again."""
-    write(tmp_path / "in.jsonl", [of("a", 200)])
-    run = (
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "m",
-        "--api-base",
-        server.base,
-        *CONFIG,
-    )
-    server.configure(cut=CUT)
-    with monkeypatch.context() as older:
-        for module in (ruler_cli.pool.retries, ruler_cli.judging.panel):
-            older.setattr(module, "counted", lambda _, reply, cost: reply)
-        assert ruler(*run).returncode == 0
-    assert scores(tmp_path / "out.jsonl") == [[0.99] * 24]
-    server.configure(cut=None)
-    assert ruler(*run).returncode == 0
-    assert scores(tmp_path / "out.jsonl") == [TRUTHS]
 
 
 def test_each(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -33,7 +33,6 @@ from ruler_cli.files.values import (
     Names,
     first_at,
     first_of,
-    is_list,
     lookup,
     objects,
     words,
@@ -203,11 +202,6 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     """Return how first events are gathered; None if they are records, or of no known kind."""
     if not events:
         return None
-    asked, *others = map(_roles, events)
-    spoken = {*chain.from_iterable(others)}
-    # nobody is asked anything in later ones: they are pieces of one conversation
-    if "user" in asked and spoken and spoken <= {"assistant", "tool"}:
-        return "messages", ()
     for event in events:
         # a response in the log of llm or LiteLLM is a step of its conversation
         is_step = "response_json" in event or "call_type" in event
@@ -229,11 +223,6 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
         if not is_span(event) and not spans_in(event):
             return None
     return "spans", _TRACES
-
-
-def _roles(event: Event) -> list[str]:
-    messages = objects(event.get("messages"))
-    return [str(message.get("role")) for message in messages]
 
 
 def may_be_event(raw: bytes) -> bool:
@@ -282,13 +271,6 @@ def _list_member(raw: bytes) -> str | None:
         if events == messages and member in _UNREADABLE:
             return member
     return None
-
-
-def _pieces(raw: bytes) -> list[bytes]:
-    """Return the JSON of each message in a piece of a conversation; any other event itself."""
-    event = _event(raw) if b'"messages"' in raw else None
-    messages = lookup(event, "messages")
-    return [*map(dump, messages)] if is_list(messages) else [raw]
 
 
 class MessageLists(Container):
@@ -381,9 +363,8 @@ class AssembledRollouts(Container):
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
-        if self._member == "messages":
-            events = [*chain.from_iterable(map(_pieces, events))]
-        members[self._member] = b"[%s]" % b", ".join(events)
+        listed = b", ".join(events)
+        members[self._member] = b"[%s]" % listed
         return b"{%s}" % encode_members(members)
 
 

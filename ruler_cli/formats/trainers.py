@@ -190,7 +190,7 @@ def _rollouts(
     read: Callable[[Any], Rollout],
     **shared: Any,
 ) -> Rollouts:
-    """Read the trained members of the list `name`; UnreadableError if there is none.
+    """Read the trained members of the list `name`; UnreadableError if none of them can be judged.
 
     Members of several roles, at the path `role`, are parts of one rollout, in the order in which they began.
     """
@@ -209,10 +209,14 @@ def _rollouts(
         member = key_text(episode or hashed_key("episode", record[name]))
         # they stand in the order in which they ended
         members.sort(key=lambda pair: lookup(pair[0], "timing.start") or 0.0)
-    return [
+    rollouts = [
         read_or_error(path, read, value, member=member, **shared)
         for value, path in members
     ]
+    errors = [rollout.error for rollout in rollouts]
+    if None not in errors:
+        raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {errors[0]}")
+    return rollouts
 
 
 def read_rllm(record: JsonObject) -> Rollouts:

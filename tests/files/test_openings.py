@@ -96,7 +96,7 @@ def test_greetings(tmp_path: Path) -> None:
 
 
 def test_observed(tmp_path: Path) -> None:
-    """What was seen before the agent's first turn splits a task, with a warning."""
+    """An observation before the agent's first turn splits a task, with a warning."""
     seen = [{"role": "tool", "content": page} for page in ("a", "b")]
     records = [{"messages": [talk("1")[0], page, ANSWER]} for page in seen]
     result, keys = opened(write(tmp_path / "in.jsonl", records))

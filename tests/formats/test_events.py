@@ -25,7 +25,6 @@ from ruler_cli.formats.events import (
 )
 from ruler_cli.messages.dialects import normalize_message
 from ruler_cli.types import Line
-from tests.conftest import write
 from tests.files.test_document import JSON
 from tests.files.test_open import fed
 from tests.values import render
@@ -118,17 +117,6 @@ def test_session(tmp_path: Path) -> None:
     """A session is one record of its events, including events of unknown kinds."""
     (raw,) = record_texts(tmp_path / "s.jsonl", "\n".join(SESSION))
     assert raw == '{"file": "s.jsonl", "events": [%s]}' % ", ".join(SESSION)  # noqa: UP031 - braces
-
-
-def test_pieces_of_a_conversation(tmp_path: Path) -> None:
-    """Lines of which only the first holds a user's message are one conversation; else each is one."""
-    ask, answer = ({"role": name, "content": "x"} for name in ROLES)
-    for later, messages in (([answer], 3), ([answer, ask], 1)):
-        pieces = [{"messages": part} for part in ([ask], [answer], later)]
-        path = write(tmp_path / "in.jsonl", pieces)
-        with ExitStack() as stack:
-            record, *_ = open_records(str(path), stack).records()
-        assert len(json.loads(record.raw)["messages"]) == messages
 
 
 ROLES = ("user", "assistant")

@@ -340,27 +340,6 @@ def test_no_decision_model(ruler: Ruler, tmp_path: Path) -> None:
         assert status == 403 or "--api chat" in done.stderr, done.stderr
 
 
-def test_refused_question(ruler: Ruler, tmp_path: Path) -> None:
-    """A question that is refused, or left out, is asked once more, and its rollout then has no score."""
-    write(tmp_path / "in.jsonl", [GROUP])
-
-    def answer(_: str, body: Any) -> tuple[int, Any]:
-        status, value = answers_of("", body)
-        for entry in value["answers"]:
-            asked = f'<trajectory id="{entry["name"]}">\nassistant: "one-1 '
-            if asked in body["input"]:
-                entry["type"] = "refusal"
-                del entry["probability"]
-        return status, value
-
-    with serving(answer) as endpoint:
-        options = of(endpoint.base, "decisions")
-        done = ruler("score", "in.jsonl", "out.jsonl", *options)
-    assert done.returncode == 1, done.stderr
-    assert scores(tmp_path / "out.jsonl") == [0.25, None, 0.25]
-    assert [len(body["questions"]) for _, body in endpoint.seen] == [3, 1]
-
-
 def test_cut_in_silence(ruler: Ruler, tmp_path: Path) -> None:
     """A server that reads less than it was sent gives no score; one that counts nothing is believed."""
     trajectories = group("a", 0.1, 0.9)["trajectories"]

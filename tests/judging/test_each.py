@@ -9,7 +9,6 @@ import math
 import re
 import urllib.request
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,9 @@ import pytest
 
 from ruler_cli import JudgeRequest, JudgeSettings, Scorer
 from ruler_cli.errors import UsageError
-from ruler_cli.ledger.reply_cache import key_of
-from ruler_cli.prompting.prompt import build_layout, requests_of_pass
-from ruler_cli.prompting.questions import requests_about
 from ruler_cli.settings.load import load_settings
-from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Criterion, Rubric
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
-from tests.scoring.replies import long_group
 from tests.values import talk
 
 GROUPS = [
@@ -349,22 +342,6 @@ def test_one_without() -> None:
     assert all(
         rollout["reward"] is not None for rollout in second["trajectories"]
     )
-
-
-def test_old_ledgers() -> None:
-    """The requests have the keys that they had in every version, so that ledgers keep their answers."""
-    criteria = Rubric(
-        [Criterion("It is kind."), Criterion("It is short.", -1.0)]
-    )
-    keys = []
-    for rubric, wording in ((None, None), ("Be strict.", None), (None, "Is it fine?"), (criteria, None)):  # fmt: skip
-        ask = AskSettings(ask="each", read="probability", rubric=rubric, question=wording)  # fmt: skip
-        layout = build_layout(long_group(), ask)
-        for part in requests_of_pass(layout, ask, 0):
-            keys += [key_of("m", {}, row).hex() for row in requests_about(layout, ask, part)]  # fmt: skip
-    assert len(set(keys)) == 15
-    digest = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
-    assert digest == "a7b297004b2aa97a"
 
 
 READS = ("auto", "text", "probability")

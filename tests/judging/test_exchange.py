@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from hashlib import blake2b
-
-import pytest
-
 from ruler_cli.judging.exchange import Overflow, exchange
-from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting.prompt import (
     ExchangeState,
     PromptLayout,
@@ -18,7 +11,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
 )
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import GroupError, PassScores, Reply, Request
+from ruler_cli.types import GroupError, PassScores, Request
 from tests.scoring.replies import (
     Answer,
     bad,
@@ -99,72 +92,3 @@ def test_cut_off() -> None:
     limits = [request.max_output_tokens for request in requests]
     assert limits == [None, 2 * 10, 2 * 10]
     assert len({request.labels for request in requests}) == 3
-
-
-def scores(request: Request, *values: object) -> str:
-    """Write an answer with these scores, the last one for all other ids."""
-    row = [*values, *values[-1:] * len(request.labels)]
-    entries = [
-        {"trajectory_id": label, "explanation": "", "score": value}
-        for label, value in zip(request.labels, row, strict=False)
-    ]
-    return json.dumps({"scores": entries})
-
-
-def twice(request: Request, value: object, second: object) -> str:
-    """Write an answer in which the first id has two scores."""
-    answer = json.loads(scores(request, value))
-    answer["scores"].append({**answer["scores"][0], "score": second})
-    return json.dumps(answer)
-
-
-REPLIES: dict[str, tuple[Callable[[Request], str], str]] = {
-    # the text of every reply, and a digest of the keys of the requests that follow one another
-    "empty": (lambda request: "", "42f9e85de1359fd4"),
-    "no object": (lambda request: "They are equally good.", "a1167a0795759666"),
-    "no list": (lambda request: '{"scores": 1}', "37241a2629731857"),
-    "no entry": (lambda request: '{"scores": [0.5]}', "ac0aaa46fa7a5868"),
-    "missing": (lambda request: '{"scores": []}', "ad961b064307f61c"),
-    "no number": (lambda request: scores(request, "good"), "fa1c5f5422adb618"),
-    "null": (lambda request: scores(request, None), "df54c98c58c6bc77"),
-    "negative": (lambda request: scores(request, -0.5), "fdc437f4fa921270"),
-    "out of range": (lambda request: scores(request, 12), "bb9b186bfe6627fa"),
-    "just above": (lambda request: scores(request, 1.5), "f574fcbb13fb4ed5"),
-    "mixed": (lambda request: scores(request, 0.5, 8), "6a5d0942e0accde5"),
-    "twice": (lambda request: twice(request, 0.5, 0), "8f07277c8439e856"),
-}
-
-
-@pytest.mark.parametrize("name", REPLIES)
-def test_corrections_of_old_ledgers(name: str) -> None:
-    """The requests that follow a reply which cannot be used have fixed keys, so that ledgers keep their answers."""
-    text, digest = REPLIES[name]
-    layout = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(layout, AskSettings(), 0)
-    requests, end = asked(
-        lambda request: Reply(text(request)), layout=layout, part=part
-    )
-    assert isinstance(end, GroupError)
-    keys = [key_of("m", {}, request).hex() for request in requests]
-    assert len(set(keys)) == 4
-    assert blake2b(" ".join(keys).encode(), digest_size=8).hexdigest() == digest
-
-
-def test_cuts_and_refusals_of_old_ledgers() -> None:
-    """The requests after a cut-off reply, or a refusal, have the keys that they had in every version."""
-    layout = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(layout, AskSettings(), 0)
-
-    keys = []
-    for answers in (
-        (cut(1), good),
-        (lambda _: Reply("", refusal="no"), good),
-    ):
-        requests, end = asked(*answers, layout=layout, part=part)
-        assert isinstance(end, PassScores)
-        keys += [key_of("m", {}, request).hex() for request in requests]
-    assert len(set(keys)) == 3  # both begin with the same request
-    assert (
-        blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
-        == "4bcfef3915b8d4dc"
-    )

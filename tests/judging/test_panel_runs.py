@@ -17,7 +17,6 @@ from tests.runs import (
     Stub,
     answer,
     group_of,
-    noisy,
 )
 from tests.values import few
 
@@ -56,24 +55,6 @@ def test_every_judge_every_pass(
                 {"one": truth, "two": truth / 2}, abs=1e-6
             )
             assert len(rollout["ruler"]["slots"]) == 4
-
-
-def test_cached_by_judge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Replies are cached for each judge: other orders of the judges, or one alone, send no request."""
-    row, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, row, two, three)
-    stage.run(*NAMES, passes=2)
-    first = stage.rewards()
-    stage.forget()
-    for names in (NAMES, ("two", "one"), ("two",)):
-        assert stage.run(*names, passes=2).summary.kept == 12
-    stage.run(*NAMES, passes=2, standardize=True)
-    assert stage.rewards() != first
-    assert stage.asked == 0
-    stage.run(*NAMES, "three", passes=2)
-    assert (stage.asked, len(three.asked)) == (24, 24)
 
 
 def test_prices_are_summed(
