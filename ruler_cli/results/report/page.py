@@ -355,11 +355,12 @@ class ReportPage:
             "ranked": self._chosen,
             "texts": [size for size, _ in texts],
         }
+        files: tuple[Sequence[str], Sequence[str]] = (SCRIPTS, STYLES)
+        if self.two:
+            files = (COMPARE_SCRIPTS, COMPARE_STYLES)
         return self._file.write(
             head,
-            (COMPARE_SCRIPTS, COMPARE_STYLES)
-            if self.two
-            else (SCRIPTS, STYLES),
+            files,
             more=(
                 b',"rows":',
                 *self._listed(0),
@@ -375,9 +376,8 @@ class ReportPage:
         """Yield a piece of each chosen group, in input order, as a JSON list."""
         yield b"["
         for i, number in enumerate(sorted(self._chosen)):
-            yield b"," * (i > 0) + self._spool.read(
-                *self._stored[number][piece]
-            )
+            span = self._stored[number][piece]
+            yield b"," * (i > 0) + self._spool.read(*span)
         yield b"]"
 
     def _values(self) -> Iterator[bytes]:
@@ -388,9 +388,12 @@ class ReportPage:
         offered = self._fields.offered() if self._fields else []
         for i, number in enumerate(sorted(self._chosen)):
             held = self._load(self._stored[number][3])
-            numbers = [held.get(readable(path)) for path in offered]
-            short = [of[0] if of and len(of) == 1 else of for of in numbers]
-            yield b"," * (i > 0) + as_json(short)
+            values = []
+            for path in offered:
+                numbers = held.get(readable(path))
+                alone = numbers and len(numbers) == 1
+                values.append(numbers[0] if alone else numbers)
+            yield b"," * (i > 0) + as_json(values)
 
 
 def _whole_text(
