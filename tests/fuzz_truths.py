@@ -9,10 +9,10 @@ from typing import Any
 
 from benchmarks.simulated import truth
 from ruler_cli.errors import RulerError, UnreadableError
-from ruler_cli.files.parse import parse
+from ruler_cli.files.parse import first_records, parse
 from ruler_cli.files.values import lookup
 from ruler_cli.formats.paths import rollout_object
-from ruler_cli.formats.reader import Reader, detect, first_records
+from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from ruler_cli.formats.reader import Reader, detect, first_records
+from ruler_cli.files.parse import first_records
+from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.prompt import (

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.types import Line
 
 _CONTROLS = re.compile(
     b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])"
@@ -112,3 +114,22 @@ _DECODER = json.JSONDecoder(parse_int=_integer)
 _LONG = b"0" * 19
 _RUN = re.compile(rb"0+")
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
+
+
+def first_records(
+    name: str,
+    first: Sequence[Line],
+) -> list[tuple[Line, dict[str, Any]]]:
+    """Return the first lines that are JSON objects; UsageError if none is."""
+    records = []
+    problem = ""
+    for line in first:
+        try:
+            records.append((line, parse(line.raw)))
+        except UnreadableError as error:
+            reason = too_large(line.skipped) if line.skipped else error
+            problem = problem or f"{line.where} {reason}"
+    if not records:
+        remedy = "give JSON lines, one object a line, or one JSON document"
+        raise UsageError(problem, remedy, place=name)
+    return records

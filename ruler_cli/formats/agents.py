@@ -27,7 +27,7 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
-from ruler_cli.formats.sessions import Session
+from ruler_cli.formats.sessions import Session, autogen
 from ruler_cli.messages.content import new_turn
 from ruler_cli.messages.conversations import (
     check_messages,
@@ -74,51 +74,15 @@ def _messages(record: JsonObject) -> list[JsonObject]:
     return messages
 
 
-class AutoGen(Session):
-    """Messages of AutoGen."""
-
-    kind = KINDS["autogen"]
-
-
 def read_autogen(record: JsonObject) -> Rollout:
     """Read messages of AutoGen."""
-    return AutoGen.whole({"messages": _messages(record)})
+    return autogen.whole({"messages": _messages(record)})
 
 
 def read_langchain(record: JsonObject) -> Rollout:
     """Read messages of LangChain."""
     turns = map(normalize_message, _messages(record))
     return Rollout([*chain.from_iterable(turns)])
-
-
-class LLM(Session):
-    """A conversation in the logs of llm."""
-
-    kind = KINDS["llm"]
-
-
-class AgentScope(Session):
-    """The state of an agent of AgentScope."""
-
-    kind = KINDS["agentscope"]
-
-
-class Cline(Session):
-    """Output of Cline's command, which has no task."""
-
-    kind = KINDS["cline"]
-
-
-class Camel(Session):
-    """Memory of CAMEL."""
-
-    kind = KINDS["camel"]
-
-
-class Continue(Session):
-    """A session of Continue, where results stand beside their calls."""
-
-    kind = KINDS["continue"]
 
 
 class ADK(Session):

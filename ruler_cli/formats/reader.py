@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
-from ruler_cli.files.parse import dump, parse, parse_value, too_large
+from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
@@ -464,25 +464,6 @@ def detect(
         reader = with_reward(name, reward, reader)
         reader.missing.add(reward)
     return reader
-
-
-def first_records(
-    name: str,
-    first: Sequence[Line],
-) -> Records:
-    """Return the first lines that are JSON objects; UsageError if none is."""
-    records = []
-    problem = ""
-    for line in first:
-        try:
-            records.append((line, parse(line.raw)))
-        except UnreadableError as error:
-            reason = too_large(line.skipped) if line.skipped else error
-            problem = problem or f"{line.where} {reason}"
-    if not records:
-        remedy = "give JSON lines, one object a line, or one JSON document"
-        raise UsageError(problem, remedy, place=name)
-    return records
 
 
 def read_records(reader: Reader, records: Records) -> Iterator[Record]:

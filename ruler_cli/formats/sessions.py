@@ -467,42 +467,6 @@ def events_of(record: JsonObject) -> list[Any]:
     return items(first_at(record, *_LISTS))
 
 
-class Codex(Session):
-    """A session of Codex CLI."""
-
-    kind = KINDS["codex"]
-
-
-class Copilot(Session):
-    """A session of Copilot CLI."""
-
-    kind = KINDS["copilot-cli"]
-
-
-class Gemini(Session):
-    """A session of Gemini CLI: one document, or lines that add turns, change them and take them back."""
-
-    kind = KINDS["gemini-cli"]
-
-
-class OpenCode(Session):
-    """A session of OpenCode: messages with `info` and `parts`, of which reverted ones may stand at the end."""
-
-    kind = KINDS["opencode"]
-
-
-class Pi(Session):
-    """A session of pi or of its kin."""
-
-    kind = KINDS["pi"]
-
-
-class Qwen(Session):
-    """A session of Qwen Code, with messages of Gemini's API."""
-
-    kind = KINDS["qwen-code"]
-
-
 class Cursor(Session):
     """A session that Cursor's command printed."""
 
@@ -542,13 +506,9 @@ class Claude(Session):
         super().read_event(event, "note" if is_note else kind)
 
 
-class Kimi(Session):
-    """A session of Kimi Code."""
-
-    kind = KINDS["kimi-code"]
-
-
-class Logged(Session):
-    """The events of any program."""
-
-    kind = KINDS["events"]
+def __getattr__(name: str) -> type[Session]:
+    kind = name.replace("_", "-")
+    if kind not in KINDS:
+        raise AttributeError(name)
+    # its row says all of these events
+    return type(kind, (Session,), {"kind": KINDS[kind]})

@@ -42,13 +42,13 @@ from ruler_cli.files.index import (
 )
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
-from ruler_cli.files.parse import dump, parse
+from ruler_cli.files.parse import dump, first_records, parse
 from ruler_cli.files.scratch import Scratch, digest
 from ruler_cli.files.values import first
 from ruler_cli.formats.chat import task_messages
 from ruler_cli.formats.events import open_records
 from ruler_cli.formats.keys import prompt_key
-from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
+from ruler_cli.formats.reader import SAMPLE, Reader, detect
 from ruler_cli.formats.table import fits
 from ruler_cli.messages.content import is_agent
 from ruler_cli.messages.conversations import is_system

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse
+from ruler_cli.files.parse import first_records, parse
 from ruler_cli.files.values import words
 from ruler_cli.formats.events import KINDS, open_records
-from ruler_cli.formats.reader import detect, first_records
+from ruler_cli.formats.reader import detect
 from ruler_cli.formats.table import FORMATS, fits, rollouts_of
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Rollout

@@ -57,7 +57,8 @@ def test_imported_on_demand() -> None:
     """Reading native groups imports no reader of another framework."""
     program = (
         "import sys, json\n"
-        "from ruler_cli.formats.reader import detect, first_records\n"
+        "from ruler_cli.files.parse import first_records\n"
+        "from ruler_cli.formats.reader import detect\n"
         "from ruler_cli.settings.models import InputSettings\n"
         "from ruler_cli.types import Line\n"
         "raw = open('samples/groups.jsonl', 'rb').readline()\n"
