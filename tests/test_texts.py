@@ -235,11 +235,12 @@ def test_a_summary_has_few_texts(tmp_path: Path) -> None:
 def test_texts_of_no_ledger(tmp_path: Path) -> None:
     """Ledgers that are absent, old, damaged or another program's have no texts, and are no error."""
     old, damaged = tmp_path / "old.sqlite", tmp_path / "damaged.sqlite"
+    foreign = tmp_path / "foreign.sqlite"
     Ledger(old).close()
     damaged.write_bytes(b"SQLite format 3\0" + b"?" * 5000)
     for path in (tmp_path / "absent.sqlite", old, damaged, tmp_path):
         assert texts([path], [sha("text")]) == {}
-    with closing(sqlite3.connect(old)) as file, file:
+    with closing(sqlite3.connect(foreign)) as file, file:
         file.execute(
             "CREATE TABLE texts (digest TEXT PRIMARY KEY, kind TEXT, text)"
         )
@@ -247,7 +248,7 @@ def test_texts_of_no_ledger(tmp_path: Path) -> None:
             "INSERT INTO texts VALUES (?, 'rubric', ?)",
             [(sha("a"), "b"), (sha("c"), 7)],
         )
-    assert texts([old], [sha("a"), sha("c")]) == {}
+    assert texts([foreign], [sha("a"), sha("c")]) == {}
 
 
 def test_texts_are_cleared(ruler: Ruler, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import filterfalse
@@ -27,6 +27,7 @@ _BUCKETS = frozenset(
 """Schemes whose addresses hold a bucket where others hold a host."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
+_NUMBER = re.compile(r"([0-9]{1,999})")
 _OWN_FILES = (".partial", ".failed.jsonl")
 """Endings of files that ruler itself leaves."""
 
@@ -182,7 +183,7 @@ class Location:
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
         names = [file.removeprefix(base) for file in files]
-        kept = tuple(sorted(filterfalse(is_ignored, names)))
+        kept = _sorted(filterfalse(is_ignored, names))
         whole = base == self.name.rstrip("/") + "/"
         return Listing(base, kept, whole)
 
@@ -230,7 +231,7 @@ class Location:
 
         if os.path.isdir(folder):  # noqa: PTH112
             look("", parts)
-        return Listing(base, tuple(sorted(names)), whole, tuple(sorted(links)))
+        return Listing(base, _sorted(names), whole, _sorted(links))
 
 
 @value
@@ -266,3 +267,18 @@ def is_ignored(name: str) -> bool:
     """Return whether a file, by its relative name, is no part of a dump."""
     hidden = any(part.startswith(".") for part in name.split("/"))
     return hidden or name.endswith(_OWN_FILES)
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    """Sort names folder by folder, with numbers as numbers: part-2 before part-10."""
+
+    def key(name: str) -> tuple[list[list[str | int]], str]:
+        folders = []
+        for folder in name.split("/"):
+            # text and numbers take turns, so that equal places compare
+            pieces: list[str | int] = list(_NUMBER.split(folder))
+            pieces[1::2] = map(int, pieces[1::2])
+            folders.append(pieces)
+        return folders, name
+
+    return tuple(sorted(names, key=key))

@@ -517,7 +517,7 @@ def refuse_clashes(
         taken = any(Location(name).same(place.name) for name in names)
         if taken or not is_plain or failed.name.endswith(endings):
             raise UsageError(
-                "is not a plain file of this machine that is neither INPUT nor OUTPUT",
+                "is not a plain file of this machine, or is INPUT or OUTPUT",
                 "give it a file of its own",
                 place=f"--set failed={place.public}",
             )

@@ -70,10 +70,10 @@ def test_records(root: Path) -> None:
     directory, notes, problems = checked(root)
     every = list(directory.records())
     assert [json.loads(line.raw)["k"] for line in every] == [
-        4,
         1,
         2,
         3,
+        4,
         5,
         6,
         7,
@@ -82,10 +82,10 @@ def test_records(root: Path) -> None:
         {line.number for line in every}
     )
     assert [line.where for line in every] == [
-        "part-10.jsonl.gz line 1",
         "part-2.jsonl line 1",
         "part-2.jsonl line 2",
         "part-2.jsonl line 4",
+        "part-10.jsonl.gz line 1",
         "sub/list.json item 1",
         "sub/list.json item 2",
         "sub/one.json object 1",
@@ -96,7 +96,7 @@ def test_records(root: Path) -> None:
     assert list(directory.records()) == every
     assert [line.where for line in directory.sample(50)][:2] == [
         "metadata.json line 1",
-        "part-10.jsonl.gz line 1",
+        "part-2.jsonl line 1",
     ]
     assert notes == [
         "metadata.json holds no record of this format: left out",

@@ -56,9 +56,9 @@ def test_records(job: Path) -> None:
     """A trial's record contains its result and its trajectory."""
     container, problems = opened(job)
     every = list(container.records())
-    assert [line.where for line in every] == ["trial t__10", "trial t__2"]
+    assert [line.where for line in every] == ["trial t__2", "trial t__10"]
     values = [json.loads(line.raw) for line in every]
-    assert values[1]["result"] == json.loads(REWARDED)
+    assert values[0]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
     assert [container.where(line.number) for line in every] == [
         line.place for line in every
@@ -110,7 +110,7 @@ def test_links(job: Path, tmp_path: Path) -> None:
     problems: list[Problem] = []
     container.check_files(lambda line: True, problems.append)
     links = [sentence.split()[0] for sentence in container.warnings()]
-    assert links == ["t__10/agent/x.json", "t__2/agent/trajectory.json"]
+    assert links == ["t__2/agent/trajectory.json", "t__10/agent/x.json"]
     assert ("trial t__2", "has no agent/trajectory.json") in [
         (p.place, p.reason) for p in problems
     ]

@@ -39,7 +39,7 @@ def test_directory(tmp_path: Path) -> None:
     )
     touch(tmp_path, "o.failed.jsonl")
     os.mkfifo(tmp_path / "pipe")
-    assert names(tmp_path) == ("part-10.jsonl", "part-2.jsonl", "s10/a", "s2/a")
+    assert names(tmp_path) == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
 
 
 def test_pattern(tmp_path: Path) -> None:

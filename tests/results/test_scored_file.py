@@ -93,7 +93,7 @@ def test_trajectory_lines() -> None:
         "group": part | more_of_group,
     }
     result = of(
-        trajectory(annotation(0.5, **row, **placed)),
+        trajectory(annotation(0.5, **row, **placed), reward=0.5),
         trajectory(annotation(0.75, group=part | more_of_group)),
     )
     first = result.rollouts[0]
