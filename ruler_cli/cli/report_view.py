@@ -226,9 +226,6 @@ class ComparisonView:
                 apart += f" ({OWN_SCORES})"
                 break
         yield "scores", apart
-        correlation = figures["correlation"]
-        if correlation is not None:
-            yield "correlation", f"{correlation:.3f} within groups"
         a, b = figures["one_scored"]
         in_a, in_b = paired["alone"]
         left_out = {

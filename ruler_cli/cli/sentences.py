@@ -48,8 +48,6 @@ _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
-_FAST = 0.05
-"""Seconds below which the latency is not that of a judge."""
 
 _NOTES = """
 {0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
@@ -195,17 +193,12 @@ def judges(figures: ReportFigures) -> str:
 
 
 def times(figures: ReportFigures) -> Iterator[Fact]:
-    """Yield the times of the first and the last reply, and of a group, each with a name."""
+    """Yield the times of the first and the last reply, with a name."""
     begin, end = figures["started_at"], figures["ended_at"]
     if begin is not None:
         minutes = dict.fromkeys([begin[:16], end[:16]])
         words = " to ".join(minutes).replace("T", " ")
         yield "judged", f"{words} UTC"
-    latency = figures["latency_s"]
-    if (latency["max"] or 0.0) >= _FAST:
-        median, late = seconds(latency["p50"]), seconds(latency["p90"])
-        most = seconds(latency["max"])
-        yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
 def _counted(

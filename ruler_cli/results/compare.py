@@ -37,7 +37,6 @@ from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.statistics import (
     Concordance,
     concordance,
-    correlation,
     quantile,
 )
 from ruler_cli.types import GroupScores, RolloutValues
@@ -373,7 +372,6 @@ class Comparison:
                 a=TWENTIETHS,
                 b=TWENTIETHS,
             ),
-            "correlation": correlation(first.by_label),
             "pairwise_accuracy": [
                 judge["pairwise_accuracy"] for judge in agreement["scorers"][:2]
             ],

@@ -75,12 +75,6 @@ _GROUPS = (
 )
 _USAGE = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
-_QUANTILES = {
-    "p50": 0.5,
-    "p90": 0.9,
-    "p99": 0.99,
-    "max": 1.0,
-}
 _TENTHS = [i / 10 for i in range(11)]
 TWENTIETHS = [i / 20 for i in range(21)]
 """Edges of the bins of a score."""
@@ -219,7 +213,6 @@ class FileFigures:
                     self.words[name].count(word)
         numbers = {
             "cost": group.cost_usd,
-            "latency": group.latency_s,
             "time": group.time,
         }
         for name, number in numbers.items():
@@ -280,7 +273,6 @@ class FileFigures:
         scores = self.sums.scores
         costs = numbers["cost"]
         times = numbers["time"]
-        latency = numbers["latency"]
         return {
             "groups": {name: groups[name] for name in _GROUPS},
             "rollouts": rollouts,
@@ -295,10 +287,6 @@ class FileFigures:
             "usage": {
                 **{name: self._usage[name] for name in _USAGE},
                 "estimated": self._usage["estimated"] > 0,
-            },
-            "latency_s": {
-                name: quantile(latency, share)
-                for name, share in _QUANTILES.items()
             },
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),

@@ -41,4 +41,3 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
         "simulated · 2026-11-21 02:00 to 2026-11-21 02:59 UTC · "
     )
     assert f"{usage['calls']} calls, {tokens} tokens" in judged
-    assert f"a group in {figures['latency_s']['p50']:.1f} s" in judged

@@ -61,7 +61,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     assert list(result) == [
         "version", "files", "paired", "one_scored", "groups", "rollouts", "means", "spreads", "tied",
-        "distance", "order", "cells", "correlation", "pairwise_accuracy", "difference", "differs", "differ",
+        "distance", "order", "cells", "pairwise_accuracy", "difference", "differs", "differ",
         "problems", "first_problems",
     ]  # fmt: skip
     assert [list(file) for file in result["files"]] == [

@@ -312,7 +312,6 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         "failed 2 reply",
         "1 suspect (text that addresses the judge)",
         "cost $0.25 ($0.25 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
-        "a group median 2.0 s",
         "reliability 0.80",
     ):
         assert figure in words

@@ -7,6 +7,7 @@ const GroupPage = (() => {
   const { TurnList, Text, Folded, Later } = turnlist;
   const [ONE, TWO] = [PHONE, 1100]; // pixels of a window below which so many columns stand side by side
   const THREE = 3;
+  const FAST = 0.05; // seconds below which the time of a group is not that of a judge
   const CHUNK = 10; // rows of turns that are built at once
   const REM_OF_A_ROW = 12;
   const SEARCHABLE = 4000; // turns of a group that are built also while out of sight

@@ -1,8 +1,6 @@
 "use strict";
 // The overview: how the run went, which groups to look at, and the charts. All is counted over the whole file.
 
-const FAST = 0.05; // seconds below which the time of a group is not that of a judge
-
 /** One figure of the run; a link where groups stand behind it. */
 function Tile({ name, value, more, where, bad }) {
   const inner = html`<span class=${`value${bad ? " bad" : ""}`}>${value}</span><span class="name">${name}</span> <span class="more">${more}</span>`;
@@ -47,7 +45,6 @@ function judged(f) {
     passes.length === 1 && (passes[0] === "1" ? "1 pass" : `${visible(passes[0])} passes`),
     f.started_at && `${stretch(f.started_at, f.ended_at, at)} UTC`,
     tokens > 0 && `${many(f.usage.calls, "call")}, ${compact(tokens)} tokens`,
-    f.latency_s.p50 >= FAST && `a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`,
   ].filter(Boolean).join(" · ");
 }
 
