@@ -227,6 +227,31 @@ while not hanging.summary().asked:
     assert output(code, server).splitlines() == ["20 20", "(0.1, 0.9)"]
 
 
+def test_closed_before_a_group_begins(server: JudgeServer) -> None:
+    """A group that is read while its Scorer is closed is not sent, and the event loop ends without a word."""
+    code = """
+hanging = scorer("hang")
+
+class Closing:
+    @property
+    def trajectories(self):
+        hanging.opened.closing.set()
+        return GROUPS[0]["trajectories"]
+
+    @trajectories.setter
+    def trajectories(self, annotated):
+        pass
+
+try:
+    hanging.score_all([Closing()])
+except UsageError as error:
+    print(error)
+print(hanging.summary().asked)
+"""
+    closed = "the Scorer was closed before its groups were all scored"
+    assert output(code, server).splitlines() == [closed, "0"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_fork(server: JudgeServer) -> None:
     """A process that is forked is told to open its own Scorer, and that of its parent goes on."""
@@ -252,6 +277,33 @@ with scorer() as one:
         "child 0",
         "parent 20",
     ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_fork_while_opened(server: JudgeServer) -> None:
+    """A process that is forked while another thread opens a Scorer opens its own."""
+    code = """
+import ruler_cli.runs.scorer
+
+begun, open_judges = threading.Event(), ruler_cli.runs.scorer.open_judges
+
+async def slow(*given):
+    begun.set()
+    await asyncio.sleep(0.5)
+    return await open_judges(*given)
+
+ruler_cli.runs.scorer.open_judges = slow
+opens = threading.Thread(target=lambda: scorer().score_all(GROUPS))
+opens.start()
+begun.wait()
+if child := os.fork():
+    print("child", os.waitpid(child, 0)[1], flush=True)
+    opens.join()
+    sys.exit()
+with scorer() as own:
+    print(len(own.score_all(GROUPS)), flush=True)
+"""
+    assert output(code, server).splitlines() == ["20", "child 0"]
 
 
 def test_interrupted(server: JudgeServer) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import RulerError
-from ruler_cli.runs.batch.batches import UncertainBatch
-from ruler_cli.runs.batch.journal import OPEN, Journal
+from ruler_cli.runs.batch.batches import Batches, UncertainBatch
+from ruler_cli.runs.batch.journal import OPEN, BatchRecord, Journal
 from ruler_cli.settings.models import AskSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import WINDOW, Client, Crash, Steps
-from tests.batch.matrix import GROUPS, ends, kills, table
+from tests.batch.matrix import GROUPS, PER_BATCH, ends, kills, table
 from tests.judge_server import BatchServer
 from tests.values import few
 
@@ -82,6 +82,27 @@ def test_killed(step: str, tmp_path: Path) -> None:
     (results,) = kills("openai", tmp_path, moments=("after",), steps=(step,))
     assert results.point == f"kill -9 after {step}"
     assert results.good
+
+
+@pytest.mark.long
+@each_api
+def test_crash_during_recovery(name: str, tmp_path: Path) -> None:
+    """The recovering process may die at each of its steps, too."""
+    for number in range(100):
+        here = tmp_path / str(number)
+        here.mkdir()
+        with BatchServer() as server:
+            client = Client(here, server, name, GROUPS, requests=PER_BATCH)
+            die(client, "after create")
+            second = Steps(fatal=number)
+            try:
+                client.submit(second)
+            except Crash:
+                assert_recovers(client, server)
+            else:
+                assert_recovers(client, server)
+                break
+    assert number > 8
 
 
 @each_api
@@ -173,7 +194,7 @@ def test_running_candidate(tmp_path: Path) -> None:
 
 
 def test_foreign_batches(tmp_path: Path) -> None:
-    """Foreign batches of the same size are not taken."""
+    """Foreign batches of the same size are read once and not taken."""
     (tmp_path / "others").mkdir()
     with BatchServer() as server:
         others = Client(tmp_path / "others", server, "anthropic", GROUPS)
@@ -185,6 +206,35 @@ def test_foreign_batches(tmp_path: Path) -> None:
         others.until_complete()
         assert others.missing() == 0
         assert server.created == 2
+        assert server.steps.count("results") == 4
+
+
+def test_two_lost_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lost batches of one size, of an earlier version, are identified by the requests in their results."""
+
+    async def pass_over(self: Batches, batch: BatchRecord, **_: object) -> None:
+        """Submit although a batch is lost."""
+
+    with BatchServer(pace="advance") as server:
+        client = Client(tmp_path, server, "anthropic", 4, requests=2)
+        with monkeypatch.context() as patch:
+            patch.setattr(Batches, "_find", pass_over)
+            die(client, "after create")
+            die(client, "after create")
+        server.advance(3)
+        assert_recovers(client, server, 4)
+        assert server.created == 2
+
+
+def test_clock_ahead(tmp_path: Path) -> None:
+    """With tags, a lost batch is identified although the client's clock was hours ahead."""
+    with BatchServer(clock=time.time() - 5 * 3600) as server:
+        client = Client(tmp_path, server, "openai", GROUPS)
+        die(client, "after create")
+        assert_recovers(client, server)
+        assert server.created == 1
 
 
 def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import anyio
 import pytest
 
-from ruler_cli.errors import RefusedError, UsageError
+from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.runs.batch.batches import (
     BatchCostError,
     Batches,
@@ -152,6 +152,25 @@ def test_another_key(client: Client) -> None:
     with pytest.raises(RefusedError, match=batch.tag):
         client.submit()
     assert [batch.state for batch in client.batches()] == ["creating"]
+
+
+def test_forgotten_during_creation(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that another command gives up during its creation is reported with its provider's id."""
+    whole = Provider.create
+
+    async def create(
+        self: Provider, tag: str, lines: BinaryIO, uploaded: str
+    ) -> RemoteBatch:
+        with Journal(client.ledger_path) as journal:
+            (batch,) = journal.batches("creating")
+            journal.move(batch, "abandoned")
+        return await whole(self, tag, lines, uploaded)
+
+    monkeypatch.setattr(Provider, "create", create)
+    with pytest.raises(RulerError, match="cancel it at its provider"):
+        client.submit()
 
 
 def test_cancellation_during_creation(

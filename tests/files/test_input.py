@@ -337,3 +337,18 @@ def test_large_file_whose_lines_change_places(
         assert next(opened.groups).key == "a"
         with pytest.raises(InputChanged, match="line 2"):
             list(opened.groups)
+
+
+def test_large_file_that_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file of groups that is shorter than it was ends with the reason."""
+    monkeypatch.setattr(input_module, "_LOOKED_AT", 0)
+    line = {"group_id": "a", "trajectories": [{"messages": talk("x")}] * 2}
+    path = write_records(tmp_path / "in.jsonl", [line] * 3)
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(path)), stack, print, once=True)
+        size = path.stat().st_size
+        os.truncate(path, size * 2 // 3)
+        with pytest.raises(InputChanged, match="line 3"):
+            list(opened.groups)

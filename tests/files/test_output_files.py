@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -376,3 +377,29 @@ def test_partial_behind_a_link(ruler: Ruler, tmp_path: Path) -> None:
         partial.stat().st_size
         and (tmp_path / "real.jsonl").read_text() == "old"
     )
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.json", "out.jsonl.gz"])
+def test_end_that_fails(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An OUTPUT whose end cannot be written is reported once, and not ended again."""
+    with (
+        documented(tmp_path, LIST) as (container, lines),
+        pytest.raises(OutputError, match="No space left"),
+        Output(str(tmp_path / name)) as output,
+    ):
+        output.write_as(container)
+        output.write([(line.number, line.raw) for line in lines])
+        end = output.writer.end
+
+        def fill() -> None:
+            end()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(output.writer, "end", fill)
+        output.commit()
+    assert not (tmp_path / name).exists()
+    if name == "out.json":
+        text = (tmp_path / "out.json.partial").read_bytes()
+        assert text.count(b"]") == 1

@@ -781,3 +781,45 @@ def test_log_alone(writer: Writer, folder: Path) -> None:
             Ledger(None, [folder / "other"])
 
     as_other(look)
+
+
+def test_bad_pages(tmp_path: Path) -> None:
+    """A ledger with bad pages is said to be malformed, with the way to save it."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        for number in range(100):
+            ledger.keep(bytes([number] * 16), "m", reply("x" * 2000))
+    content = bytearray(path.read_bytes())
+    content[8 * 4096 : -4096] = b"\xee" * (len(content) - 9 * 4096)
+    path.write_bytes(content)
+    with Ledger(path) as ledger, pytest.raises(OutputError) as error:
+        ledger.stats()
+    assert (
+        "`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has"
+        in str(error.value)
+    )
+    assert "--ledger PATH" in str(error.value)
+
+
+@pytest.mark.parametrize("there", ["ledger", "notes", "nothing"])
+def test_replaced_without_its_log(path: Path, there: str) -> None:
+    """A file that takes a ledger's place keeps its own content, although the ledger's log lies beside it."""
+    new, moved = path.with_name("new"), path.with_name("moved")
+    with Ledger(new) as newer:
+        for number in range(100):
+            newer.keep(b"new %d" % number, "m", reply("x" * 500))
+    with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
+        ledger.keep(b"before", "m", reply())
+        if there == "nothing":
+            path.rename(moved)
+        else:
+            if there == "notes":
+                new.write_text("notes")
+            new.replace(path)
+    if there == "notes":
+        assert path.read_text() == "notes"
+        return
+    key, rows = (b"before", 1) if there == "nothing" else (b"new 99", 100)
+    with Ledger(moved if there == "nothing" else path) as again:
+        assert again.find(key) is not None
+        assert again.stats().rows["answer"] == rows

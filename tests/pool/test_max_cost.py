@@ -1,17 +1,112 @@
-"""A call reserves its price of the cap, and settles what it cost."""
+"""The cap in random worlds: spending by the world's own books."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import math
+import random
+from dataclasses import dataclass, replace
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ruler_cli.judges.providers import Price
 from ruler_cli.pool.gate import CAPPED
 from ruler_cli.pool.limits import Budget, Estimates
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
-from tests.virtual import Plan, called, together
+from tests.values import few
+from tests.virtual import Plan, World, called, flood, together
+
+BROKEN = CallError("transport", "it is broken", "call", billed=False)
+CALLS = 400
+FREE = Price(0.0, 0.0, 0.0)
+
+
+@dataclass
+class Billing(World):
+    """A world that keeps its bills."""
+
+    price: Price = FREE
+    billed: float = 0.0
+    dearest: float = 0.0
+    replies: int = 0
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Bill each answer."""
+        answer = await super().ask(request)
+        if isinstance(answer, Reply):
+            cost = self.price.of(answer.usage)
+            self.billed += cost
+            self.dearest = max(self.dearest, cost)
+            self.replies += 1
+        return answer
+
+
+@dataclass(frozen=True)
+class CappedRun:
+    """The costs of a run under a cap, in USD."""
+
+    cap: float
+    billed: float
+    reported: float
+    mean: float
+    dearest: float
+
+    @property
+    def over(self) -> float:
+        """Spent past the cap, in mean calls."""
+        return (self.billed - self.cap) / self.mean
+
+
+def capped_run(seed: int) -> CappedRun:
+    """Run one random world: price, tokens, latency, errors, a cap and a concurrency."""
+    dice = random.Random(seed)
+    price = Price(10 ** dice.uniform(-8, -5), 10 ** dice.uniform(-8, -4), 0.0)
+    usage = Usage(
+        round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1
+    )
+    spread, at_once = dice.uniform(0.0, 0.7), round(2 ** dice.uniform(0, 6))
+    mean = price.of(usage) * math.exp(spread**2 / 2)
+    cap = mean * 10 ** dice.uniform(0.0, math.log10(CALLS / 2))
+    faulty = dice.choice([0.0, 0.0, 0.1])
+    size = round(3.8 * usage.prompt * dice.choice([1 / 3, 1.0, 1.0, 3.0]))
+    world = Billing(
+        spread=spread,
+        usage=usage,
+        price=price,
+        seed=seed,
+        error=lambda _, __, d: BROKEN if d.random() < faulty else None,
+    )
+
+    asked = Request("", "u" * size, ("a", "b", "c", "d"))
+
+    async def work(caller: Caller) -> Budget:
+        await flood(caller, math.inf, asked, calls=CALLS)
+        assert await caller.call(asked) == CAPPED
+        return caller.gate.budget
+
+    budget = called(
+        world, work, at_once, retries=6, budget=Budget(cap), cost=price.of
+    )
+    return CappedRun(cap, world.billed, budget.spent, mean, world.dearest)
+
+
+@pytest.mark.parametrize("seed", few(8, range(50)))
+def test_cap(seed: int) -> None:
+    """Spending passes the cap by less than the dearest call, and the run reports exactly the bill."""
+    end = capped_run(seed)
+    assert end.billed <= end.cap + end.dearest
+    assert end.reported == pytest.approx(end.billed)
+
+
+def test_cap_is_used() -> None:
+    """The unused rest of the cap is usually less than the cost of two calls."""
+    left = sorted(-capped_run(seed).over for seed in range(100, 115))
+    assert left[len(left) // 2] < 2.0
+
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
 TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)
@@ -126,3 +221,56 @@ def test_bounds(
     assert (
         estimates.expected(asked).completion == 41
     )  # and below it as the judge reports
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20)
+)
+def test_never_nothing(replies: list[tuple[int, int]]) -> None:
+    """Every request takes something, and its worst case is no less than the mean."""
+    estimates = Estimates()
+    for prompt, completion in replies:
+        estimates.learn(ASKED, Usage(prompt, completion, 0, 1))
+    empty = Request("", "", ())
+    for asked in (ASKED, empty):
+        expected, highest = estimates.expected(asked), estimates.highest(asked)
+        assert min(expected.prompt, expected.completion) >= 1
+        assert highest.prompt >= expected.prompt - 1  # both are rounded
+        assert highest.completion >= expected.completion - 1
+
+
+prices = st.floats(0.0, 2.0)
+
+
+def test_promised() -> None:
+    """A call pays with no promise to an earlier one: a correction has to fit the cap by itself."""
+    budget = Budget(1.0)
+    group = asyncio.run(budget.begin([lambda: 0.3, lambda: 0.3]))
+    for left in (0.3, 0.0, 0.0):
+        budget.reserve(0.1, group)
+        assert (group.left, budget.promised) == pytest.approx((left, left))
+    assert budget.reserved == pytest.approx(0.3)
+
+
+@given(
+    st.lists(st.tuples(prices, st.one_of(st.none(), prices)), max_size=30),
+    st.floats(0.0, 5.0),
+)
+def test_never_past_the_cap(
+    calls: list[tuple[float, float | None]], cap: float
+) -> None:
+    """Spending passes the cap by no more than the estimates were too low, in any order of calls."""
+    budget, wrong, flying = Budget(cap), 0.0, list[tuple[float, float | None]]()
+    for estimate, actual in calls:
+        if budget.fits(estimate):
+            budget.reserve(estimate)
+            flying.append((estimate, actual))
+        if len(flying) > 3:
+            budget.settle(*flying.pop(0))
+    for estimate, actual in flying:
+        budget.settle(estimate, actual)
+    wrong = sum(
+        max(0.0, (actual or 0.0) - estimate) for estimate, actual in calls
+    )
+    assert budget.spent + budget.unsure <= cap + wrong + 1e-9
+    assert budget.reserved == pytest.approx(0.0, abs=1e-9)
