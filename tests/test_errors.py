@@ -312,23 +312,16 @@ def test_python_words(
 
 def test_reasons(server: JudgeServer) -> None:
     """The reason of a group that failed says what the judge or the data did."""
-    of_five = {
-        "trajectories": [rollout(0.1, reward=5.0), rollout(0.9, reward=0.0)]
-    }
-    cases: list[tuple[str, dict[str, Any], str]] = [
-        ("cutoff", {}, "leaves it more room"),
-        ("html", {}, "is the endpoint's address right?"),
-        (
-            "good",
-            {"combine": CombineSettings(blend=0.5)},
-            "rollout 1 has the reward 5",
-        ),
+    group = {"trajectories": [rollout(0.1), rollout(0.9)]}
+    cases = [
+        ("cutoff", "leaves it more room"),
+        ("html", "is the endpoint's address right?"),
     ]
-    for cue, more, says in cases:
+    for cue, says in cases:
         judge = JudgeSettings(f"openai/{cue}", server.base, price=(1, 1))
         settings = ScoreSettings(
-            judge=judge, pool=PoolSettings(retries=0), ledger=None, **more
+            judge=judge, pool=PoolSettings(retries=0), ledger=None
         )
-        (judged,) = scored(settings, of_five)
+        (judged,) = scored(settings, group)
         assert judged.failed
         assert says in judged.reason
