@@ -21,8 +21,7 @@ model asks, and its outputs show it under that name.
 
 Time varies from run to run, so `"judged_at":"2026-11-21T02:14:05Z"`, `"latency_s":0.012`,
 `"seconds": 0.012`, `in 0.1 s`, `2026-11-21 02:14 UTC` and what depends on it, `"most_in_flight": 3`, are
-compared as if each stood at 0, and the report's line on latencies is left out.  Each run has its ledger
-in a directory of its own.
+compared as if each stood at 0.  Each run has its ledger in a directory of its own.
 """
 
 from __future__ import annotations
