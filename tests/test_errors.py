@@ -312,16 +312,23 @@ def test_python_words(
 
 def test_reasons(server: JudgeServer) -> None:
     """The reason of a group that failed says what the judge or the data did."""
-    group = {"trajectories": [rollout(0.1), rollout(0.9)]}
-    cases = [
-        ("cutoff", "leaves it more room"),
-        ("html", "is the endpoint's address right?"),
+    of_five = {
+        "trajectories": [rollout(0.1, reward=5.0), rollout(0.9, reward=0.0)]
+    }
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("cutoff", {}, "leaves it more room"),
+        ("html", {}, "is the endpoint's address right?"),
+        (
+            "good",
+            {"combine": CombineSettings(blend=0.5)},
+            "rollout 1 has the reward 5",
+        ),
     ]
-    for cue, says in cases:
+    for cue, more, says in cases:
         judge = JudgeSettings(f"openai/{cue}", server.base, price=(1, 1))
         settings = ScoreSettings(
-            judge=judge, pool=PoolSettings(retries=0), ledger=None
+            judge=judge, pool=PoolSettings(retries=0), ledger=None, **more
         )
-        (judged,) = scored(settings, group)
+        (judged,) = scored(settings, of_five)
         assert judged.failed
         assert says in judged.reason

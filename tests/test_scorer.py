@@ -365,7 +365,7 @@ async def test_settings_that_cannot_be(
         (JudgeSettings, {"params": {"api_key": "sk-1"}}),
         (PoolSettings, {"max_cost": float("nan")}),
         (PoolSettings, {"concurrency": 0}),
-        (CombineSettings, {"min_passes": 0}),
+        (CombineSettings, {"blend": 2.0}),
     ]
     for kind, values in parts:
         with subtests.test(str(values)), pytest.raises(UsageError):

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _Json = Mapping[str, Any]
 Fact = tuple[str, str]
 """A name and a sentence."""
-OWN_SCORES = "the judges' own, before --set order_by_outcome=true"
+OWN_SCORES = (
+    "the judges' own, before --set blend or --set order_by_outcome=true"
+)
 LEFT_OUT = {
     "failed": "not scored",
     "unmarked": "not annotated",

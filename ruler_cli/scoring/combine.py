@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import ceil, fsum, inf, sqrt
 
 from ruler_cli.scoring.batch import BatchStatistics
+from ruler_cli.scoring.blend import blended
 from ruler_cli.scoring.criteria import broken_vetoes
-from ruler_cli.scoring.outcomes import ordered
 from ruler_cli.scoring.statistics import (
     OWN_NOISE,
     Anova,
@@ -92,8 +92,8 @@ def combine(
     """Return the scores of a group's rollouts within its batch, and how good they are.
 
     `batch` has the sums over all groups, or over those so far: the noise of a pass, the position bias, the
-    scale of each judge. `single` is that of `AskSettings`. A GroupError if no judge counts, or if the run was
-    interrupted before all calls were made.
+    scale of each judge. `single` is that of `AskSettings`. A GroupError if no judge counts, if the run was
+    interrupted before all calls were made, or if original rewards are missing that it is blended with.
     """
     made = PassTables(result, batch.correction(how))
     combination = combined(made, how, single)
@@ -130,18 +130,19 @@ def combined(
         judges = {table.judge for table in used}
         used = [table for table in counted if table.judge in judges]
     rollouts = _rollouts(result, used, counted, criteria, vetoes)
-    values = [rollout.score for rollout in rollouts]
+    values = blended([rollout.score for rollout in rollouts], result, how)
+    if isinstance(values, GroupError):
+        return values
     level = False
     if not result.alone:
-        level = one_score(values)
+        level = one_score([rollout.score for rollout in rollouts])
         level = level or (not vetoes and all(map(_is_level, used)))
     # identical ones have one score, however it was asked for
     signalless = one_pass or (result.alone and len(rollouts) > 1) or level
-    if how.order_by_outcome and result.outcomes:
-        values = ordered(values, result.outcomes)
+    if values != [rollout.score for rollout in rollouts]:
         pairs = zip(rollouts, values, strict=True)
         rollouts = [replace(rollout, score=score) for rollout, score in pairs]
-        # scores that become equal by outcomes are no signal
+        # scores that become equal by rewards or outcomes are no signal
         signalless = signalless or (not result.alone and one_score(values))
     variance = variance_of(result, used)
     scores = GroupScores(

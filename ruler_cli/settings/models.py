@@ -537,6 +537,13 @@ class CombineSettings(Section):
             "Bring the judges of a panel to one mean and spread first.  [default: if ask or read differ]"
         ),
     ] = None
+    blend: Annotated[
+        Share | None,
+        Setting(
+            "W times the judge's score plus 1 - W times the original reward; W from 0 to 1.",
+            "W",
+        ),
+    ] = None
     order_by_outcome: Annotated[
         bool,
         Setting(

@@ -298,8 +298,8 @@ def test_deep_groups(ruler: Ruler, tmp_path: Path) -> None:
     assert found["scorers"][0]["pairs"] == found["groups"] > 20
 
 
-def test_moved_scores(ruler: Ruler, tmp_path: Path) -> None:
-    """Agreement is that of the judges' own scores, even if the scores in the file were moved."""
+def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """Agreement is that of the judges' own scores, even if the scores in the file are blended with labels."""
     records = dump()
     write(tmp_path / "plain.jsonl", records)
     for record in records:

@@ -391,6 +391,7 @@ MISTAKES = {
         " [score] passes: 'three' is not a whole number"
     ),
     "[score]\npasses = true": " [score] passes: True is not a whole number",
+    "[score]\nblend = 2": " [score] blend: 2 is not 1 or less",
     "[score]\nmax_cost = nan": " [score] max_cost: nan is not 0 or more",
     "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not a valid boolean",
     "[score]\norder = 'best'": (

@@ -33,6 +33,7 @@ TYPER = {
     f"{S} --passes 0": "--passes: '0' is not 1 or more\n",
     f"{S} --max-cost $5": "--max-cost: '$5' is not a number\n",
     f"{S} --max-cost nan": "--max-cost: 'nan' is not 0 or more\n",
+    f"{S} --set blend=2": "--set blend: '2' is not 1 or less\n",
     f"{S} --set order=rand": "--set order: 'rand' is not 'random' or 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
     f"{S} b.jsonl": "b.jsonl: more paths than the command takes; name several files by one pattern in quotes",

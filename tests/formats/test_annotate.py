@@ -516,7 +516,7 @@ def test_panel_and_escalation() -> None:
 
 
 def test_judge_score() -> None:
-    """`judge_score` is the score before an outcome changes it."""
+    """`judge_score` is the score before a reward or an outcome changes it."""
     result = group_result(
         one_pass([0.9, 0.2, 0.1]),
         rewards=(0.0, 1.0, 0.1),
@@ -526,6 +526,12 @@ def test_judge_score() -> None:
     assert [annotation["score"] for annotation in annotations] == pytest.approx(
         [0.55, 0.55, 0.1]
     )
+    assert [annotation["judge_score"] for annotation in annotations] == [
+        0.9,
+        0.2,
+        0.1,
+    ]
+    annotations, _ = fields(result, blend=0.5)
     assert [annotation["judge_score"] for annotation in annotations] == [
         0.9,
         0.2,

@@ -123,30 +123,22 @@ def test_first_field_without_a_reward(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_only_own_field_counts(ruler: Ruler, tmp_path: Path) -> None:
-    """A reward that orders scores is that of the field named, also after another was scored."""
+    """A reward that is mixed in is that of the field named, also after another was scored."""
     records = [
         {**one, "trajectories": [dict(t) for t in one["trajectories"]]}
         for one in NATIVE
     ]
     for i, one in enumerate(records[0]["trajectories"]):
-        # against the judge's order
-        one |= {"reward": 0.0, "grade": i % 2}
-        if i % 2:
-            one["messages"] = talk("I'm sorry, but I can't help with that.")
+        one |= {"reward": 0.0, "grade": i / 4}
     write(tmp_path / "g", records)
-    ordered = ("--set", "order_by_outcome=true")
-    ruler("score", "g", "a", *SCORE, *ordered)
-    ruler("score", "a", "b", *SCORE, "--reward", "grade", *ordered)
-    ruler("score", "b", "c", *SCORE, "--reward", "grade", *ordered)
-    for name, field, levels in (
-        ("a", "reward", 2),
-        ("b", "grade", 1),
-        ("c", "grade", 1),
-    ):
-        scores = {
-            one[field] for one in read(tmp_path / name)[0]["trajectories"]
-        }
-        assert len(scores) == levels, name
+    ruler("score", "g", "a", *SCORE)
+    ruler("score", "a", "b", *SCORE, "--reward", "grade", "--set", "blend=0")
+    ruler("score", "b", "c", *SCORE, "--reward", "grade", "--set", "blend=0")
+    for name in "bc":
+        scores = [
+            one["grade"] for one in read(tmp_path / name)[0]["trajectories"]
+        ]
+        assert scores == [0.0, 0.25, 0.5, 0.75]
 
 
 def test_new_reward_between_runs(ruler: Ruler, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.runs import (
 GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
 for _made in GROUPS:
     for _rollout in _made["trajectories"]:
-        _rollout["reward"] /= 3
+        _rollout["reward"] /= 3  # 0 to 1, so that they can be blended
 
 
 def exact(values: list[float]) -> float:
@@ -165,10 +165,10 @@ def test_too_few_groups_to_debias(
         assert ("here are 19" in " ".join(warned)) is not debiased
 
 
-def test_order_uses_the_first_reward(
+def test_blend_uses_the_first_reward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scored file is ordered by the reward that it had first."""
+    """A scored file is blended and ordered with the reward that it had first; without one its group fails."""
     bare = group("bare", 0.9, 0.1)
     for rollout in bare["trajectories"]:
         del rollout["reward"]
@@ -185,12 +185,14 @@ def test_order_uses_the_first_reward(
     )
     stage.forget()
     rows: list[tuple[dict[str, Any], list[list[Any]]]] = [
+        ({"blend": 0.5}, [[0.45, 0.55], [0.1, 0.9], [None, None]]),
         ({"order_by_outcome": True}, [[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]),
         ({}, first),
     ]
     for more, wanted in rows:
-        stage.run(source="again.jsonl", output="again.jsonl", **more)
+        done = stage.run(source="again.jsonl", output="again.jsonl", **more)
         assert stage.rewards("again.jsonl") == wanted
+        assert done.summary.failed == ({"input": 1} if "blend" in more else {})
         record = stage.records("again.jsonl")[0]["trajectories"][0]
         assert record["ruler"]["judge_score"] == 0.9
     assert stage.asked == 0

@@ -293,13 +293,39 @@ def test_standardize_is_for_panels() -> None:
     )
 
 
-# --- outcomes -------------------------------------------------------------------------
+# --- rewards and outcomes -------------------------------------------------------------------------
 
 
-@given(groups())
-def test_order_by_outcome(group: GroupResult) -> None:
-    """With --set order_by_outcome=true no failed rollout is above a passed one."""
-    result = scores_of(group, order_by_outcome=True)
+@given(groups(), st.floats(0, 1))
+def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
+    """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
+    result, plain = scores_of(group, blend=share), scores_of(group)
+    assert [row.judge_score for row in result.rollouts] == list(plain.scores)
+    for score, mine, reward in zip(
+        result.scores, plain.scores, group.rewards, strict=True
+    ):
+        assert (score is None) is (mine is None)
+        if score is not None and mine is not None and reward is not None:
+            assert score == pytest.approx(share * mine + (1 - share) * reward)
+    assert scores_of(group, blend=1.0).scores == plain.scores
+
+
+@pytest.mark.parametrize("reward", [-1.0, 1.5, 1e300])
+def test_blend_mixes_no_scales(reward: float) -> None:
+    """A reward outside 0 to 1 fails the group, and the message names it."""
+    result = error_of(
+        group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5
+    )
+    assert result.kind == "input"
+    assert result.reason.startswith(
+        f"rollout 2 has the reward {reward:g}, and scores are blended with rewards from 0 to 1"
+    )
+
+
+@given(groups(), st.none() | st.floats(0, 1))
+def test_order_by_outcome(group: GroupResult, blend: float | None) -> None:
+    """With --set order_by_outcome=true no failed rollout is above a passed one, even with --set blend."""
+    result = scores_of(group, order_by_outcome=True, blend=blend)
     pairs = list(zip(result.scores, group.outcomes, strict=True))
     for (first, good), (second, bad) in [
         *combinations(pairs, 2),

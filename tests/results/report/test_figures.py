@@ -185,13 +185,10 @@ def dump(path: Path) -> None:
     ("options", "corrected"),
     [
         ("-m simulated", False),
-        ("-m simulated -m offline --passes 3", False),
+        ("-m simulated -m offline --passes 3 --set blend=0.5", False),
         ("-m simulated --set debias=true", True),
         ("-m simulated --passes 2 --set debias=true", True),
-        (
-            "-m simulated --passes 3 --set debias=true --set order_by_outcome=true",
-            True,
-        ),
+        ("-m simulated --passes 3 --set debias=true --set blend=0.5", True),
         ("-m simulated -m offline --passes 3 --set standardize=true", True),
     ],
 )

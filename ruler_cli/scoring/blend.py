@@ -1,10 +1,38 @@
-"""Scores and outcomes of a group → scores in which no failed rollout outranks a passed one."""
+"""Scores, original rewards and outcomes of a group → the scores of OUTPUT."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import fsum
+
+from ruler_cli.settings.models import CombineSettings
+from ruler_cli.types import GroupError, GroupResult
+
+
+def blended(
+    scores: Sequence[float | None],
+    result: GroupResult,
+    how: CombineSettings,
+) -> list[float | None] | GroupError:
+    """Mix the dump's rewards into scores and order them by its outcomes, as `how` says."""
+    values = list(scores)
+    share = how.blend
+    for i, score in enumerate(scores):
+        if share is None or score is None:
+            continue
+        reward = result.rewards[i] if result.rewards else None
+        if reward is None or not 0 <= reward <= 1:
+            has = "no reward" if reward is None else f"the reward {reward:g}"
+            reason = (
+                f"rollout {i + 1} has {has}, and scores are blended with rewards from 0 to 1; name the path "
+                "of such a reward"
+            )
+            return GroupError("input", reason)
+        values[i] = share * score + (1 - share) * reward
+    if how.order_by_outcome and result.outcomes:
+        return ordered(values, result.outcomes)
+    return values
 
 
 def ordered(
