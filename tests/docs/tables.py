@@ -287,6 +287,7 @@ def check_conditions(report: Report) -> None:
         "field.PATH",
         "search",
         "sort",
+        "where",
         *re.findall(r'"(\w+)"', "".join(lists)),
         *re.findall(r"(\w+):", "".join(ranges)),
     }
