@@ -41,7 +41,12 @@ NAMES = [
 ]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
-MOST_TOKENS = {"ruler_cli": 272_000, "tests": 434_000}
+MOST_TOKENS = {
+    "ruler_cli": 261_000,
+    "ruler_cli/formats": 32_958,
+    "ruler_cli/messages": 13_042,
+    "tests": 415_000,
+}
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
 MOST_A_LINE = {"ruler_cli": 7.3}
 """Limit of tokens a line."""
