@@ -67,7 +67,10 @@ _STATS = (
     "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
-_NO_REPLY = ("odd", "fault")
+_RANKS = {"odd": 0, "fault": 1}
+"""Rank of each status that is no reply's: a higher one stands over a lower one."""
+_REPLY = 2
+"""Rank of a reply."""
 _MOST_TEXTS, _LONGEST_TEXT = 1024, 1 << 20
 """The most texts that wait while another process writes; characters of one."""
 _CORRECT = "correct the --ledger, or leave it out"
@@ -227,8 +230,9 @@ class Ledger(AbstractContextManager["Ledger"]):
     ) -> int:
         """Store imported answers, (key, model, answer) each, all or none; return the number of new replies.
 
-        A reply stands over an answer that is none; of two of a kind the first stays. Answers as for `keep`, else
-        ValueError; OutputError if they cannot be written.
+        A reply stands over a failed call, a failed call over an unreadable body; of two of a kind the first
+        stays. So the order of such answers does not matter. Answers as for `keep`, else ValueError; OutputError if
+        they cannot be written.
         """
         self._refuse_vanished()
         rows = [_row_of(key, model, answer) for key, model, answer in answers]
@@ -236,10 +240,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         with self._own.transaction() as connection:
             for row in rows:
                 newest = connection.execute(_NEWEST, row[:1]).fetchone()
-                is_reply = row[4] not in _NO_REPLY
-                if newest is None or (is_reply and newest[0] in _NO_REPLY):
+                rank = _RANKS.get(row[4], _REPLY)
+                if newest is None or rank > _RANKS.get(newest[0], _REPLY):
                     connection.execute(INSERT, row)
-                    new += is_reply
+                    new += rank == _REPLY
         return new
 
     def add_text(
