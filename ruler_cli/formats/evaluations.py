@@ -155,11 +155,10 @@ def promptfoo_outputs(record: JsonObject) -> Names:
 def read_promptfoo_row(record: JsonObject) -> Rollouts:
     """Read a row of promptfoo's table: a test, the outputs of each prompt and provider, and beside each its status."""
     columns = [*record]
-    first_output, *_ = promptfoo_outputs(record)
-    start = columns.index(first_output)
-    test = {name: record[name] for name in columns[:start]}
+    outputs = promptfoo_outputs(record)
+    test = {name: record[name] for name in columns[: columns.index(outputs[0])]}
     rollouts = []
-    for i, name in enumerate(promptfoo_outputs(record)):
+    for i, name in enumerate(outputs):
         template = name.partition("] ")[2]
         prompt = _VARIABLE.sub(
             lambda mark: test.get(mark[1], mark[0]), template
@@ -209,7 +208,7 @@ def read_steps(record: JsonObject) -> Rollout:
     if is_object(record.get("trajectory")):
         # what DSPy's agent says in the end
         thought, text = each_at(record, "reasoning answer")
-        if is_text(thought) and is_text(text):
+        if thought and is_text(text):
             last = new_turn("assistant", text, reasoning_content=thought)
             turns = [*turns, last]
     return read_conversation(record, with_task(record, turns))

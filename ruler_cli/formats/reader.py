@@ -246,13 +246,16 @@ class Reader:
 
     def _ending(self, values: RolloutPaths) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
-        keys = {*values.record}
+        names = self.format.ended
         inner = rollout_object(values.record, values.rollout)
+        both = values.record
         if is_object(inner):
-            keys.update(inner)
+            both = {**both, **inner}
         # most records have none of the keys
-        paths = [path for key, path in _keyed(self.format.ended) if key in keys]
-        return first_ending(paths, values.at)
+        paths = [path for key, path in _keyed(names) if key in both]
+        if values.is_listed or LISTS.search(names):
+            return first_ending(paths, values.at)
+        return first_ending(paths, partial(lookup, both))
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
@@ -282,8 +285,8 @@ class Reader:
                     raise UnreadableError(f"has no group key at {where}")
             elif key is None:
                 # without a prompt it is a group of its own
-                asked = prompt_key(rollout, value.get("step"))
-                key = asked or f"rollout {i}"
+                step = value.get("step")
+                key = prompt_key(rollout, step) or f"rollout {i}"
             name = f"{line.where}: {key_text(key)}"
             groups.setdefault(name, []).append(rollout)
         if not groups:
@@ -479,10 +482,11 @@ def formats_of(
 ) -> list[Format]:
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
-        names = (*names, *extensions("ruler.formats"))
-        suggestion = nearest(wanted, ("auto", *FAMILIES, *names))
-        choices = f"give auto or one of {', '.join(FAMILIES)}"
-        remedy = f"did you mean {suggestion}?" if suggestion else choices
+        choices = ("auto", *FAMILIES, *names, *extensions("ruler.formats"))
+        suggestion = nearest(wanted, choices)
+        remedy = f"give auto or one of {', '.join(FAMILIES)}"
+        if suggestion:
+            remedy = f"did you mean {suggestion}?"
         raise UsageError("no such format", remedy, place=f"--format {wanted}")
     return [form for form in FORMATS if wanted in ("auto", form.family)]
 
@@ -494,7 +498,7 @@ def _choose(
 ) -> Format:
     wanted = str(settings.format)
     values = [record for _, record in records]
-    if wanted not in ("auto", *FAMILIES, *settings.rows):
+    if wanted not in ("auto", *FAMILIES):
         point = extensions("ruler.formats").get(wanted)
         if point:
             return rows.extension_format(point, values)
@@ -626,10 +630,9 @@ def _refuse_paths(
             if not _lack(places, path):
                 continue
             keys = f"their keys: {first_keys(values[0])}"
-            flag = bool(getattr(settings, name_of, None))
             field = settings.outcome_option if name_of == "outcome" else name_of
             where = f"[formats.{settings.format}] {field}"
-            if flag:
+            if getattr(settings, name_of, None):
                 where = option_name(field)
             raise UsageError(
                 "none of the first records has it",

@@ -275,8 +275,7 @@ def row_format(
 def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
     """Return the format of an entry point: an object with `read`, and with `group_by`, `fits` and `annotate` or not."""
     extension = load(point)
-    read = getattr(extension, "read", extension)
-    form = program_format(read, records)
+    form = program_format(extension.read, records)
     return replace(
         form,
         name=point.name,

@@ -507,8 +507,8 @@ class Claude(Session):
 
 
 def __getattr__(name: str) -> type[Session]:
-    kind = name.replace("_", "-")
-    if kind not in KINDS:
+    kind = KINDS.get(name.replace("_", "-"))
+    if kind is None:
         raise AttributeError(name)
     # its row says all of these events
-    return type(kind, (Session,), {"kind": KINDS[kind]})
+    return type(name, (Session,), {"kind": kind})
