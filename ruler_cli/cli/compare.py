@@ -6,7 +6,7 @@ import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.options import (
-    RECORD_OPTIONS,
+    PAGE_OPTIONS,
     RECORD_SETTINGS,
     OtherScored,
     Scored,
@@ -16,16 +16,7 @@ from ruler_cli.cli.report import show_figures, shown, write_page
 from ruler_cli.errors import UsageError
 
 
-@takes(
-    "page",
-    "force",
-    "as_json",
-    "max_groups",
-    "ledger",
-    "labels",
-    *RECORD_OPTIONS,
-    settings=RECORD_SETTINGS,
-)
+@takes(*PAGE_OPTIONS, settings=RECORD_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Scored,

@@ -117,6 +117,16 @@ RUN_OPTIONS = (
 """Options of `score` that change which requests a run makes."""
 RECORD_OPTIONS = ("format", "group_by", "grouping", "messages", "prompt")
 """Options by which the records of a scored file are read."""
+PAGE_OPTIONS = (
+    "page",
+    "force",
+    "as_json",
+    "max_groups",
+    "ledger",
+    "labels",
+    *RECORD_OPTIONS,
+)
+"""Options of the commands that show scored files."""
 RECORD_SETTINGS = ("tools", "max_record")
 REQUEST_SETTINGS = (
     *RECORD_SETTINGS,

@@ -13,7 +13,7 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import SAME_KEY, KeySearch
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
-    RECORD_OPTIONS,
+    PAGE_OPTIONS,
     RECORD_SETTINGS,
     Scored,
     takes,
@@ -31,17 +31,7 @@ Show = Callable[[Options, list[str], ExitStack], FileProblems]
 """Shows scored files, and returns what is wrong with them."""
 
 
-@takes(
-    "page",
-    "force",
-    "group",
-    "as_json",
-    "max_groups",
-    "ledger",
-    "labels",
-    *RECORD_OPTIONS,
-    settings=RECORD_SETTINGS,
-)
+@takes("group", *PAGE_OPTIONS, settings=RECORD_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Scored,
