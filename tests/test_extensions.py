@@ -15,8 +15,13 @@ from tests.command import Done, run_here
 
 _PAGE = Path(__file__).parents[1] / "docs" / "extend.md"
 _GAMES = (
-    {"game": 1, "goal": "Reach the door.", "moves": ["go north", "open door"]},
-    {"game": 1, "goal": "Reach the door.", "moves": ["wait"]},
+    {
+        "game": 1,
+        "goal": "Reach the door.",
+        "moves": ["go north", "open door"],
+        "return": 0.25,
+    },
+    {"game": 1, "goal": "Reach the door.", "moves": ["wait"], "return": 0.75},
 )
 
 
@@ -58,6 +63,9 @@ def test_package(site: Path, tmp_path: Path, chosen: tuple[str, ...]) -> None:
     lines = (tmp_path / "scored.jsonl").read_text().splitlines()
     scored = [json.loads(line) for line in lines]
     assert [line["return"] for line in scored] == [1.0, 0.0]
+    assert [line["good"] for line in scored] == [True, False]
+    originals = [line["ruler"]["independent_reward"] for line in scored]
+    assert originals == [0.25, 0.75]
     assert scored[0]["moves"] == _GAMES[0]["moves"]
     assert scored[0]["ruler"]["group"]["judge"] == "maze-judge"
 

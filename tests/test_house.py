@@ -43,8 +43,8 @@ KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
 MOST_TOKENS = {
     "ruler_cli": 261_000,
-    "ruler_cli/formats": 32_958,
-    "ruler_cli/messages": 13_042,
+    "ruler_cli/formats": 32_985,
+    "ruler_cli/messages": 13_015,
     "tests": 415_000,
 }
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""

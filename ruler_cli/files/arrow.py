@@ -18,6 +18,7 @@ import re
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, BinaryIO
 
 import orjson
@@ -72,6 +73,10 @@ def objects(batch: Any) -> list[bytes]:
     return [b"{%s}" % b",".join(row) for row in rows]
 
 
+_DEEPEST = 64
+"""Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
+
+
 def _json_value(value: Any) -> Any:
     """Return a value of JSON in place of one that JSON does not hold."""
     if isinstance(value, bytes):
@@ -100,8 +105,10 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
     schemas = [pa.schema([("x", member)]) for member in (kind, inferred)]
     unified = pa.unify_schemas(schemas, promote_options="permissive")
     wider = unified.field("x").type
+    name = str(wider)
+    depth = max(accumulate((sign == "<") - (sign == ">") for sign in name))
     # no file holds an object without members
-    return None if "struct<>" in str(wider) else wider
+    return None if "struct<>" in name or depth > _DEEPEST else wider
 
 
 def _held(kind: Any, values: Sequence[Any]) -> Any:

@@ -85,6 +85,8 @@ def _walk(
         spans = read_object(raw, at)
         if raw[spans.end - 1 : spans.end] != b"}":
             raise UnreadableError(DAMAGED)
+        if len(spans.every) > len(spans.members):
+            raise UnreadableError("has two members of one name; rename one")
         for key, (_, start, _) in spans.members.items():
             inside[key] = start
     else:

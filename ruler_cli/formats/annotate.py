@@ -8,7 +8,7 @@ an item of lists. The first original reward is copied byte for byte, and a file 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -52,16 +52,25 @@ def annotate(
     for target, _, changes in writer.edits(annotated, group_fields):
         patches.put(target.spans, changes)
     body = patches.apply()
-    if form.edit is None:
-        return body
+    return body if form.edit is None else _edited(body, form, form.edit)
+
+
+def _edited(body: bytes, form: Format, edit: Callable[..., Any]) -> bytes:
+    """Return an annotated record as a package writes it; UsageError if it fails or leaves anything out."""
+    record = parse(body)
+    problem = "returned no object with all members of the record"
     try:
-        return dump(form.edit(parse(body)))
-    except Exception as error:
-        raise UsageError(
-            f"its `annotate` failed ({error!r:.200})",
-            "correct the package, then run it again: paid replies are in the ledger",
-            place=f"--format {form.name}",
-        ) from error
+        edited = edit(parse(body))
+        is_whole = record.keys() <= edited.keys()
+        if is_whole and edited["ruler"] == record["ruler"]:
+            return dump(edited)
+    except Exception as error:  # noqa: BLE001 - code of others
+        problem = f"failed ({error!r:.200})"
+    raise UsageError(
+        f"its `annotate` {problem}",
+        "correct the package, then run it again; replies that a ledger keeps are not paid for twice",
+        place=f"--format {form.name}",
+    )
 
 
 def new_members(

@@ -360,7 +360,8 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     else:
         spoken = []
         turns = prompt_turns(history, "history")
-    if len(spoken) % 2 == 0:
+    # pairs never end with it
+    if len(spoken) % 2 == 0 or any(map(is_list, items(history))):
         turns = [*turns, *prompt_turns(value, name)]
     return with_system(record, turns)
 

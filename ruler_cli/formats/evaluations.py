@@ -6,7 +6,6 @@ Tasks mostly lie apart, because trials are the outer loop. Several readers take 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -47,7 +46,6 @@ from ruler_cli.messages.conversations import (
     prompt_turns,
     step_turns,
 )
-from ruler_cli.messages.dialects import each_at
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -61,8 +59,8 @@ def read_inspect(record: JsonObject) -> Rollout:
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
-    said = {"", *map(text_of, filter(is_agent, messages))}
-    if whole != before and not (messages and text_of(whole[-1]) in said):
+    said = [("", None), *map(_said, filter(is_agent, messages))]
+    if whole != before and not (messages and _said(whole[-1]) in said):
         messages = whole
     if not messages:
         raise UnreadableError(
@@ -72,6 +70,10 @@ def read_inspect(record: JsonObject) -> Rollout:
     value = _inspect_score(record)
     turns = [_inspect_turn(_resolved(turn, attached)) for turn in messages]
     return Rollout(turns, reward=value, outcome=value)
+
+
+def _said(message: Turn) -> tuple[str, Any]:
+    return text_of(message), message.get("tool_calls") or None
 
 
 def _inspect_score(record: JsonObject) -> Any:
@@ -182,20 +184,9 @@ def read_promptfoo_row(record: JsonObject) -> Rollouts:
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
     for name in STEP_LISTS:
-        value = record.get(name)
-        listed = _numbered(value) if is_object(value) else items(value)
-        if turns := step_turns(listed):
+        if turns := step_turns(items(record.get(name))):
             return turns
     return []
-
-
-def _numbered(steps: JsonObject) -> list[Any]:
-    """Return the steps in an object whose keys end in their numbers, such as DSPy's `thought_0`."""
-    listed = defaultdict[str, Turn](dict)
-    for key, value in steps.items():
-        name, _, number = key.rpartition("_")
-        listed[number][name] = value
-    return [*listed.values()]
 
 
 def read_steps(record: JsonObject) -> Rollout:
@@ -205,12 +196,6 @@ def read_steps(record: JsonObject) -> Rollout:
         for content in objects(record.get("contents"))
     ]
     turns = chat_turns(contents, "contents") if contents else steps_of(record)
-    if is_object(record.get("trajectory")):
-        # what DSPy's agent says in the end
-        thought, text = each_at(record, "reasoning answer")
-        if thought and is_text(text):
-            last = new_turn("assistant", text, reasoning_content=thought)
-            turns = [*turns, last]
     return read_conversation(record, with_task(record, turns))
 
 

@@ -204,7 +204,7 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
         return None
     for event in events:
         # a response in the log of llm or LiteLLM is a step of its conversation
-        is_step = "response_json" in event or "call_type" in event
+        is_step = "response_json" in event or "litellm_call_id" in event
         if RECORD_MEMBERS & event.keys() and not is_step:
             return None
     for kind in KINDS.values():

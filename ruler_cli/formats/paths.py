@@ -10,7 +10,6 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
-    EMPTY,
     JsonObject,
     is_list,
     is_object,
@@ -132,7 +131,8 @@ def present(record: JsonObject, names: str) -> str:
         return names
     several = names.split("|")
     for name in several:
-        if name and lookup(record, first_list(name)) not in EMPTY:
+        # an empty text is an answer too, and no reason to take the reference solution behind it
+        if name and lookup(record, first_list(name)) not in (None, [], {}):
             return name
     for name in reversed(several):
         if name in record:

@@ -124,11 +124,6 @@ faithfulness relevance relevancy obs observation initial
 """Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
-_REASONING = re.compile(
-    r"^(?!.*(judge|grad|eval|critic|verif|scor|review|feedback))(.*\.)?((model|llm|agent|raw|full|generated)_)?"
-    r"(reasoning|rationale|explanation|cot|thought)(_(text|content))?$"
-)
-"""Paths of texts that may end with the answer that is parsed from them."""
 _SPOKEN = ("turns", "texts", "text")
 
 
@@ -398,10 +393,6 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
     written = _written(columns)
     if not task:
         written = [column for column in written if _is_alone(column, key)]
-    for answer, column in product(written, columns):
-        # what a short answer is parsed from
-        if _REASONING.search(column.path) and column.holds(answer, 100):
-            written = [column]
     if not written:
         return None
     best, *others = sorted(written, key=_rank)

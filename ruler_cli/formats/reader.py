@@ -34,6 +34,7 @@ from ruler_cli.formats.keys import (
     PROMPT_HASH,
     REPEATED_IDS,
     GroupKey,
+    hashed_key,
     key_text,
     prompt_key,
 )
@@ -252,7 +253,10 @@ class Reader:
         if is_object(inner):
             both = {**both, **inner}
         # most records have none of the keys
-        paths = [path for key, path in _keyed(names) if key in both]
+        paths = []
+        for key, path in _keyed(names):
+            if key in both or path in both:
+                paths.append(path)
         if values.is_listed or LISTS.search(names):
             return first_ending(paths, values.at)
         return first_ending(paths, partial(lookup, both))
@@ -336,8 +340,9 @@ class Reader:
         names = [prompt_key(rollouts[0], step)]
         if key is not None:
             names.insert(0, key_text(key))
-        # without a prompt it is its item's, or a group of its own
-        return " ".join(filter(None, names)) or line.where
+        # without a prompt it is its item's, or a group of its own, wherever it stands later
+        alone = [line.where, rollouts[0].messages]
+        return " ".join(filter(None, names)) or hashed_key("rollout", alone)
 
     def previous_annotation(
         self, values: RolloutPaths
@@ -575,9 +580,12 @@ def _unknown_shape(
 def _key_rule(reader: Reader, records: Records) -> GroupKey:
     """Return the rule of the group key: what the format computes, a field, or the prompt, with the id of its item."""
     form = reader.format
-    written = ""
-    if form.shape == "trajectory":
-        written = f"{form.ruler}.group.key"
+    is_rollout = form.shape == "trajectory"
+    # a key that an earlier run wrote counts if all have one
+    written = f"{form.ruler}.group.key" if is_rollout else ""
+    for _, value in records:
+        if not is_text(lookup(value, written)):
+            written = ""
     for _, value in records:
         with suppress(*UNFIT):
             if key_of(form, value) is not None:
@@ -585,7 +593,7 @@ def _key_rule(reader: Reader, records: Records) -> GroupKey:
     for path in form.key_paths:
         if any(lookup(value, path) is not None for _, value in records):
             return GroupKey(path, (path,), written=written)
-    name = written and _item_path(reader, records)
+    name = is_rollout and _item_path(reader, records)
     if name:
         return GroupKey(name, (name,), of_item=True, written=written)
     return GroupKey(PROMPT_HASH, written=written)

@@ -55,7 +55,7 @@ from ruler_cli.messages.conversations import (
     named_turns,
     prompt_turns,
 )
-from ruler_cli.settings.extensions import load
+from ruler_cli.settings.extensions import guarded, load
 from ruler_cli.settings.fields import paths
 from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
@@ -273,16 +273,21 @@ def row_format(
 
 
 def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
-    """Return the format of an entry point: an object with `read`, and with `group_by`, `fits` and `annotate` or not."""
+    """Return the format of an entry point: an object with `read`, and others of its members or not."""
     extension = load(point)
-    form = program_format(extension.read, records)
+    read, fits = [
+        guarded(point.name, getattr(extension, name, None))
+        for name in ("read", "fits")
+    ]
+    form = program_format(read, records)
     return replace(
         form,
         name=point.name,
         family=point.name,
         rank=1,
         group_by=(getattr(extension, "group_by", ID_KEYS),),
-        test=getattr(extension, "fits", None),
+        reward=getattr(extension, "reward", form.reward),
+        test=fits,
         edit=getattr(extension, "annotate", None),
     )
 

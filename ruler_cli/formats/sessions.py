@@ -176,7 +176,7 @@ class Session:
         before = self.parent
         parent = event[name]
         self.parent = parent
-        if parent in self.left:
+        if parent in self.left and self.new:
             raise UnreadableError(
                 "goes back to turns that were taken back: write the branch as chat messages"
             )
@@ -223,8 +223,6 @@ class Session:
             if values.count(None) == len(values):
                 continue
             role = word.removesuffix("?")
-            if word == "assistant?" and values[0] == self.last.get("content"):
-                continue
             if role in _REPEATED:
                 key = f"{role} {values[0]}"
                 if word != role and key in self.shown:
@@ -262,14 +260,16 @@ class Session:
             case "session":
                 self.identify(*values)
             case "rewind":
-                self.take_back(self.since(*values) or [*self.turns])
+                # Gemini CLI goes back to the begin if it does not know the turn
+                begin = [*self.turns] if self.kind.replaces else []
+                self.take_back(self.since(*values) or begin)
             case "undo":
                 prompts = []
                 for event_id, turns in self.turns.items():
                     if _asks(turns):
                         prompts.append(event_id)
-                begin = first(prompts[-values[0] :])
-                self.take_back(self.since(begin))
+                begin = prompts[-values[0] :] if values[0] > 0 else []
+                self.take_back(self.since(first(begin)))
             case "replace":
                 self.turns.clear()
                 self.shown.clear()

@@ -298,6 +298,9 @@ _STEP = re.compile(rf"{_INPUT}(_above_(\d+)k_tokens)")
 
 def _price(entry: Mapping[str, Any], tier: str) -> Price | None:
     """The price of an entry in a service tier, by the length of the prompt; None if it has none."""
+    if "tiered_pricing" in entry:
+        # its usual price may be that of short prompts alone
+        return None
     price = _rates(entry, "", tier)
     above = []
     for name in entry:

@@ -128,6 +128,8 @@ _STEP_PARTS = {
 }
 """Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
 _SAID = words("thought action arguments answer")
+_ANSWER_RANKS = words("content final_answer answer response text message")
+"""Fields of the answer, the best first: no other one may stand in place of `content`."""
 _STEP_COPIES = words("model_input_messages model_output_message")
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (
@@ -240,7 +242,7 @@ def _named_turn(
 
 def step_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
-    steps = [*map(_opened, objects(value))]
+    steps = objects(value)
     keys = {key for step in steps for key in step}
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
@@ -265,36 +267,27 @@ def _part_of(key: str) -> str:
     return ""
 
 
-def _opened(step: JsonObject) -> Turn:
-    """Return a step with the members of the agent's output in place of it, if that is an object of parts.
-
-    What it says that it saw is the agent's own text.
-    """
-    opened: Turn = {}
-    for key, value in step.items():
-        is_output = is_object(value) and _part_of(key) == "answer"
-        parts = {*map(_part_of, value)} if is_output else set[str]()
-        acts = parts & {"thought", "action"}
-        if acts and not parts & {"seen", "speaker"}:
-            opened = {**opened, **value, **opened}
-        else:
-            opened[key] = value
-    return opened
-
-
 def _turns_of_step(step: JsonObject) -> Messages:
     """Return the agent's turn of a step, and what it saw before and behind it."""
     turn = dict(step)
     names: dict[str, str] = {}
     turns: Messages = []
     at = 0
-    for key, value in step.items():
-        part = _part_of(key)
-        if part == "seen" and value is not None:
+    parts = {key: _part_of(key) for key in step if step[key] is not None}
+    seen = [key for key in parts if parts[key] == "seen"]
+    for key in ("output", "result"):
+        if key in seen and len(seen) > 1:
+            # beside what was seen it is the agent's own
+            seen.remove(key)
+    for key, part in parts.items():
+        if key in seen:
             turns.append(new_turn("tool", turn.pop(key)))
             at += not names
-        elif part and value is not None:
+        elif part and part != "seen":
             names.setdefault(part, key)
+    for key in reversed(_ANSWER_RANKS):
+        if parts.get(key) == "answer":
+            names["answer"] = key
     if is_text(step.get("task")) and not (names or turns):
         return [new_turn("user", step["task"])]
     keys = [names.get(part, "") for part in _SAID]

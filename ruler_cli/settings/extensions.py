@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import UnreadableError, UsageError
 
 
 def extensions(
@@ -36,3 +36,16 @@ def judge_function(name: str) -> Any:
         problem = f"`{point.value}` is not an asynchronous function"
         raise UsageError(problem, "correct its package", place=name)
     return function
+
+
+def guarded(name: str, function: Any) -> Any:
+    """Return a package's function of a record, whose errors are reasons why the record cannot be read."""
+
+    def call(record: Any) -> Any:
+        try:
+            return function(record)
+        except Exception as error:
+            reason = f"cannot be read as {name} ({error!r:.80})"
+            raise UnreadableError(reason) from error
+
+    return function and call

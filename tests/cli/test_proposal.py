@@ -222,15 +222,6 @@ CASES: dict[str, tuple[Any, str]] = {
         rows(question=asked, prompt=lambda i: f"{GOLD} {asked(i)}", reply=said),
         "--messages reply --prompt prompt",
     ),
-    "what a short answer is parsed from": (
-        rows(
-            problem=asked,
-            final_answer=lambda i: f"{i}.0",
-            reasoning=lambda i: f"I count: it is {i}",
-            is_correct=True,
-        ),
-        "--messages reasoning --prompt problem --outcome is_correct",
-    ),
     "answers with figures that are not theirs": (
         rows(
             the_task=alone,

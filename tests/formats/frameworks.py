@@ -307,7 +307,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "pydantic_evals": unrewarded(None, "cases"),
     "qwen_code": added(),
     "kimi_code": added(),
-    "events": added(),
     "openhands_events": added(),
     "preference": pair,
     "preference_openai": pair,

@@ -108,4 +108,12 @@ def find_trials(names: Sequence[str]) -> list[str]:
         return []
     folders = [path.parent for path in paths if path.name == _RESULT]
     jobs = {parent for folder in folders for parent in folder.parents}
-    return [str(folder) for folder in folders if folder not in jobs]
+    # an agent may leave files of any name in its trial
+    known = {path.parents[1] for path in paths if path.match(_TRAJECTORY)}
+    trials = []
+    for folder in folders:
+        if known.isdisjoint(folder.parents) and (
+            folder in known or folder not in jobs
+        ):
+            trials.append(str(folder))
+    return trials
