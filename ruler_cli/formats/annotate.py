@@ -52,7 +52,7 @@ def annotate(
     for target, _, changes in writer.edits(annotated, group_fields):
         patches.put(target.spans, changes)
     body = patches.apply()
-    return body if form.edit is None else _edited(body, form, form.edit)
+    return _edited(body, form, form.edit) if form.edit else body
 
 
 def _edited(body: bytes, form: Format, edit: Callable[..., Any]) -> bytes:

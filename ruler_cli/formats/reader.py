@@ -253,10 +253,9 @@ class Reader:
         if is_object(inner):
             both = {**both, **inner}
         # most records have none of the keys
-        paths = []
-        for key, path in _keyed(names):
-            if key in both or path in both:
-                paths.append(path)
+        paths = [
+            path for key, path in _keyed(names) if key in both or path in both
+        ]
         if values.is_listed or LISTS.search(names):
             return first_ending(paths, values.at)
         return first_ending(paths, partial(lookup, both))

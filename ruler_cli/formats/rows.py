@@ -275,10 +275,7 @@ def row_format(
 def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
     """Return the format of an entry point: an object with `read`, and others of its members or not."""
     extension = load(point)
-    read, fits = [
-        guarded(point.name, getattr(extension, name, None))
-        for name in ("read", "fits")
-    ]
+    read = guarded(point.name, extension.read)
     form = program_format(read, records)
     return replace(
         form,
@@ -287,7 +284,7 @@ def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
         rank=1,
         group_by=(getattr(extension, "group_by", ID_KEYS),),
         reward=getattr(extension, "reward", form.reward),
-        test=fits,
+        test=guarded(point.name, getattr(extension, "fits", None)),
         edit=getattr(extension, "annotate", None),
     )
 

@@ -14,6 +14,7 @@ OpenAI's agents (`span_data`). Traps:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,8 @@ _CALLS = words(
     "llm chat chat_model generation generate_content text_completion completion response acompletion atext_completion "
     "responses aresponses anthropic_messages agenerate_content"
 )
+_OTHER_CALLS = r"_?a?(embedding|image|speech|transcription|moderation|rerank|search|ocr|vector|file|batch)"
+"""Pattern of LiteLLM's calls that are no model's turn."""
 _TOOLS = words("tool execute_tool function tool_call")
 _CALL_MARKS = words(
     "llm.input_messages gen_ai.prompt gen_ai.completion gen_ai.input.messages gen_ai.output.messages"
@@ -103,7 +106,7 @@ def spans_of(listed: Any) -> list[Span]:
     for raw in raws:
         raws += objects(raw.get("child_runs"))
         # an agent's trace beside its spans, and calls of other models in LiteLLM's log, are none
-        is_call = str(raw.get("call_type", "llm")) in _CALLS
+        is_call = not re.match(_OTHER_CALLS, str(raw.get("call_type")))
         if is_call and raw.get("object") != "trace":
             spans.append(_span(raw))
     # dates sort as the texts that they are, and so do nanoseconds

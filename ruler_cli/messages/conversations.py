@@ -275,10 +275,9 @@ def _turns_of_step(step: JsonObject) -> Messages:
     at = 0
     parts = {key: _part_of(key) for key in step if step[key] is not None}
     seen = [key for key in parts if parts[key] == "seen"]
-    for key in ("output", "result"):
-        if key in seen and len(seen) > 1:
-            # beside what was seen it is the agent's own
-            seen.remove(key)
+    # beside what was seen an output or a result is the agent's own
+    sure = [key for key in seen if key not in ("output", "result")]
+    seen = sure or seen[-1:]
     for key, part in parts.items():
         if key in seen:
             turns.append(new_turn("tool", turn.pop(key)))

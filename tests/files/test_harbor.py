@@ -130,3 +130,16 @@ def test_no_job(tmp_path: Path) -> None:
         [],
         ["."],
     ]
+
+
+def test_files_of_the_agent(tmp_path: Path) -> None:
+    """A trial stays one whatever files the agent leaves in it."""
+    names = [
+        "t/result.json",
+        "t/agent/trajectory.json",
+        "t/artifacts/result.json",
+        "u/result.json",
+        "u/agent/trajectory.json",
+        "result.json",
+    ]
+    assert find_trials(names) == ["t", "u"]

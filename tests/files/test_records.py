@@ -283,3 +283,12 @@ def test_stdin(ruler: Ruler) -> None:
     )
     assert done.returncode == 2
     assert "record 3 is of a group before it" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["a[]", "{}"])
+def test_two_members_of_one_name(path: str, tmp_path: Path) -> None:
+    """A document with two members of one name is refused: one of them would be lost."""
+    file = tmp_path / "in.json"
+    file.write_text('{"a": [{"k": 1}], "b": [], "a": [{"k": 2}]}')
+    with ExitStack() as stack, pytest.raises(UsageError, match="two members"):
+        list(open_container(str(file), stack, records=path).records())

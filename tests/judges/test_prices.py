@@ -219,3 +219,10 @@ def test_reports() -> None:
             "completion_tokens_details": {"reasoning_tokens": thought},
         }
         assert usage_of({"usage": usage}).completion == read_answer
+
+
+def test_tiers_of_length() -> None:
+    """A model whose list has tiers in a form of their own has no price: the usual one may be that of short prompts."""
+    name = "opencode_go/grok-4.7"
+    assert "tiered_pricing" in listed(name)
+    assert model_info(name).price is None
