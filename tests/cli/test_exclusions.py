@@ -112,7 +112,7 @@ WORDS = {
     "page": ("-o", "page.html"),
     "as_json": ("--json",),
     "max_groups": ("--max-groups", "5"),
-    "labels": ("--labels", "reward"),
+    "labels": ("--labels", "metrics.independent_reward"),
     "people": ("--people", "labels.jsonl"),
     "at_least": ("--at-least", "0"),
     "group": ("--group", "a"),
@@ -148,10 +148,12 @@ def test_scored_files(line: str, ruler: Ruler, tmp_path: Path) -> None:
     """Two options of a command on scored files are accepted together, but for those that are listed."""
     from ruler_cli.cli.config import read_words
 
-    write(tmp_path / "in.jsonl", [group(key, 0.2, 0.9, 0.4) for key in "abc"])
+    write(
+        tmp_path / "in.jsonl", [group(key, 0.2, 0.9, 0.4) for key in "abcdefgh"]
+    )
     for name in "abc":
         ruler("score", "in.jsonl", f"{name}.jsonl", "-m", "offline")
-    labels = people.comparisons(tmp_path / "a.jsonl", 2, {"ana": 0.0})
+    labels = people.comparisons(tmp_path / "a.jsonl", 20, {"ana": 0.0})
     write(tmp_path / "labels.jsonl", labels)
     names, _ = read_words(line.split()[:1]).command.callback.takes
     names = [name for name in names if name not in RECORD_OPTIONS]
