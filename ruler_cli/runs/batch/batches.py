@@ -79,6 +79,7 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
     ) -> None:
         self.candidates = candidates
         self.seconds_left = seconds_left
+        self.is_over = not (candidates or seconds_left)
         problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
             names = ", ".join(candidates[:3])
@@ -234,7 +235,6 @@ class Batches:
         """
         deadline = time.monotonic() + wait
         pause = _FIRST_PAUSE
-        lasting: tuple[type[RulerError], ...] = (RefusedError, UsageError)
         with Ledger(self.journal.path, make=False) as ledger:
             while True:
                 still_open = list[BatchStatus]()
@@ -245,10 +245,13 @@ class Batches:
                         on_closed(status.batch)
                         continue
                     still_open.append(status)
+                    error = status.error
                     # an outage passes, but not an address that never answered
-                    passing = isinstance(status.error, UnreachableError)
+                    passing = isinstance(error, UnreachableError)
                     passing = passing and pause > _FIRST_PAUSE
-                    may_end |= passing or not isinstance(status.error, lasting)
+                    lost = isinstance(error, UncertainBatch) and error.is_over
+                    lasts = lost or isinstance(error, RefusedError | UsageError)
+                    may_end |= passing or not lasts
                 seconds_left = deadline - time.monotonic()
                 if seconds_left <= 0 or not may_end:
                     return still_open
@@ -275,12 +278,12 @@ class Batches:
             )
         statuses = []
         for batch in named:
-            if forget:
-                why = "given up by hand"
-                batch = self.journal.move(batch, "abandoned", reason=why)
-                statuses.append(BatchStatus(batch))
-            else:
+            if not forget:
                 statuses.append(await self._reconcile(batch, cancel=True))
+                continue
+            why = "given up by hand"
+            given_up = self.journal.move(batch, "abandoned", reason=why)
+            statuses.append(BatchStatus(given_up))
         return statuses
 
     async def _reconcile(
