@@ -178,7 +178,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "not an http:// or https://": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "8000"))
         ),
-        "holds a name or password": partial(
+        "is not an http:// or https:// address": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "http://a:b@c/v1"))
         ),
         "judge offline: takes no parameters": partial(

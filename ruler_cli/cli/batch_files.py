@@ -23,6 +23,7 @@ from ruler_cli.files.output import (
     refuse_input,
     refuse_name,
 )
+from ruler_cli.settings.fields import texts
 from ruler_cli.settings.load import score_settings
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def import_(
         )
 
         file, files = required_ledger_path(options), reply_files(replies)
-        name = next(iter(options.models), None)
+        name = next(iter(texts(options.origin("model").value or ())), None)
         if options.file and name and name in options.file.judges:
             name = str(options.file.judges[name]["model"])
         with Ledger(file) as opened:

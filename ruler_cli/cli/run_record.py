@@ -204,7 +204,7 @@ def _refuse_summary(
     if Path(place.name).is_dir():
         raise wrong("is a directory", "name a file in it")
     failed = options.failed or output.rstrip("/") + ".failed.jsonl"
-    files = (source, output, output + ".partial", str(failed), *options.ledgers)
+    files = (source, output, output + ".partial", str(failed), *options.ledger)
     for file in files:
         # the second is where it is written until it is whole
         for name in (place.name, f"{place.name}.partial"):

@@ -301,7 +301,7 @@ def sync(request: JudgeRequest) -> str:
         (
             "mine",
             {},
-            WrongShapeError,
+            UsageError,
             "function: 'mine' is not ",
         ),
     ],
