@@ -116,7 +116,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "name the endpoint with": partial(options, param="api_base=x"),
         "no.toml: no such file": partial(options, config="no.toml"),
         "price: '5' is not USD per million": partial(options, price="5"),
-        "has 2 values for 1 judge": partial(options, price=["1,2", "1,2"]),
+        "'1,2'] is not USD per million": partial(options, price=["1,2", "1,2"]),
         "is a pattern": partial(options, ledger="*.sqlite"),
         "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),

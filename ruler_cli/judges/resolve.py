@@ -482,8 +482,6 @@ def _is_direct(settings: JudgeSettings) -> bool:
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
-    if settings.params.get("stream"):
-        return False  # litellm joins the pieces of an answer
     if settings.via != "auto":
         return settings.via == "http"
     if settings.provider in _direct(settings):

@@ -161,10 +161,10 @@ def price_of(value: Any) -> Any:
     """Return the price that `2,8`, alone in a list or not, or a list of two numbers, states."""
     if value is None:
         return None
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
     try:
-        parts = [value] if isinstance(value, str) else [*value]
-        if len(parts) == 1:
-            parts = parts[0].split(",")
+        parts = value.split(",") if isinstance(value, str) else value
         prompt, completion = map(float, parts)
     except (TypeError, ValueError):
         prompt = completion = math.nan

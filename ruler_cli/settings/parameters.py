@@ -26,7 +26,7 @@ _REFUSED = {
     |(preset_)?cache_key|(.*_)?transport|(.*_)?prox(y|ies)|fastest_response
     """: "it may send the call elsewhere, or answer in its place; leave it out",
     "models?|model_id|deployment_id|engine": "name the model with -m NAME",
-    "messages|n|system|system_instruction|instructions|contents|input|prompt|state|questions": (
+    "messages|n|stream|stream_options|system|system_instruction|instructions|contents|input|prompt|state|questions": (
         "ruler writes the prompt and reads one reply; leave it out"
     ),
 }
@@ -52,7 +52,7 @@ guided_json guided_regex ignore_eos include_reasoning keep_alive length_penalty 
 max_completion_tokens max_new_tokens max_output_tokens max_tokens metadata min_p min_tokens mirostat modalities n
 num_ctx num_predict parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_retention reasoning
 reasoning_budget reasoning_effort repetition_penalty response_format safety_identifier safety_settings
-seed separate_reasoning service_tier skip_special_tokens stop stop_token_ids store stream stream_options
+seed separate_reasoning service_tier skip_special_tokens stop stop_token_ids store
 structured_outputs temperature think thinking thinking_budget thinking_config tool_choice tools top_a top_k
 top_logprobs top_n_sigma top_p typical_p use_beam_search user verbosity vertex_project
 """)

@@ -23,6 +23,7 @@ from ruler_cli import (
     RulerError,
     Scorer,
     ScoreSettings,
+    UsageError,
     WrongShapeError,
     score_file,
     score_groups,
