@@ -136,10 +136,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "--passes: 0 is not 1 or more": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "no such option: fallback; use": partial(ScoreSettings, fallback=True),  # type: ignore[call-arg]  # as one may
-        "standardize: ": partial(
-            ScoreSettings, combine=CombineSettings(standardize=True)
-        ),
-        "is more than --passes": partial(
+        "is more than the passes": partial(
             ScoreSettings, combine=CombineSettings(min_passes=2)
         ),
         "leave out --set order=input": partial(

@@ -65,13 +65,14 @@ def _rubric_in(value: str) -> Standards:
     """Return the rubric that a text is, or names as `@FILE`."""
     text = value
     path = Path(value[1:])
+    suffix = path.suffix.lower()
     if value.startswith("@"):
         with system_errors("read", UsageError, place=f"--rubric {value}"):
             if not path.exists():
                 problem = "no such file"
                 raise SettingError("rubric", problem, "check the path", value)
             text = path.read_text(encoding="utf-8").strip()
-        if path.suffix == ".toml":
+        if suffix == ".toml":
             import tomllib  # few rubrics are TOML
 
             try:
@@ -85,7 +86,7 @@ def _rubric_in(value: str) -> Standards:
         remedy = "write a text or @FILE, or leave it out for the built-in one"
         raise SettingError("rubric", "is empty", remedy)
     criteria = criteria_in(text)
-    if criteria is None and value.startswith("@") and path.suffix in _LISTED:
+    if criteria is None and value.startswith("@") and suffix in _LISTED:
         problem = "is not a list of criteria"
         raise UnreadableError(f"{problem} in TOML or JSON, nor a text (.md)")
     return criteria or text
