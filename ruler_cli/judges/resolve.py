@@ -230,7 +230,7 @@ def cut_address(address: str) -> str:
 
 
 _ADDRESS = re.compile(
-    r"https?://(?:\[[0-9a-f:.%]+\]|[^\s/@?#:\[\]]+)(?::0*[1-9]\d{0,4})?(?:/[^\s?#]*)?",
+    r"https?://(?:\[[0-9a-f:.%]+\]|[^\s/@?#:\[\]]+)(?::0*(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-5]\d{3}))?(?:/[^\s?#]*)?",
     re.IGNORECASE,
 )
 """An address with a host, and without a name, a password or a query."""
