@@ -67,7 +67,7 @@ def refused(values: dict[str, Any]) -> bool:
     """Return whether `score` refuses settings."""
     named = {"model": ["x/a"], "api_base": "http://h/v1"} | values
     try:
-        options = read_options("score", NAMES, named, "none")
+        options = read_options(NAMES, named, "none")
         settings = score_settings(options, "in.jsonl", "out.jsonl")
         score._refuse_engine(settings, options)
     except RulerError:
