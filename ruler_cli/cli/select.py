@@ -129,14 +129,10 @@ def _keep(options: Options) -> Keep | None:
     from ruler_cli.results.choice import Keep
 
     most = options.keep
-    by = options.by
-    if most is None or by is None:
-        if by:
-            raise UsageError("needs --keep M", place=f"--by {by}")
-        if most:
-            problem = "needs --by score or --by variance"
-            raise UsageError(problem, place=f"--keep {most}")
+    if most is None:
+        if options.by:
+            raise UsageError("needs --keep M", place=f"--by {options.by}")
         return None
-    if most == 1 and by == "variance":
+    if most == 1 and options.by == "variance":
         raise UsageError("one score has no variance", place="--keep 1")
-    return Keep(most, by)
+    return Keep(most, options.by or "score")

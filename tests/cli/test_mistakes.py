@@ -37,7 +37,7 @@ TYPER = {
     f"{S} --set order=rand": "--set order: 'rand' is not 'random' or 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
     f"{S} b.jsonl": "b.jsonl: more paths than the command takes; name several files by one pattern in quotes",
-    "ledger stats x": "(x); `ruler ledger stats --help` lists",
+    "ledger stats x": "x: more paths than the command takes; `ruler ledger stats --help` lists",
     "scroe in.jsonl": "no such command: scroe; did you mean score?",
     "in.jsonl out.jsonl": "no such command: in.jsonl; `ruler --help` lists what it takes",
     "batch zebra": "no such command: zebra; `ruler batch --help` lists what it takes",
@@ -47,7 +47,7 @@ TYPER = {
     f"{S} --json": "no such option: --json; `ruler report SCORED --json` prints ",
     f"{S} --num-workers 4": "no such option: --num-workers; use --concurrency N\n",
     f"{S} --tempo": "no such option: --tempo; `ruler score --help` lists what it takes",
-    "report a b": "b: more files than one; use `ruler compare A B` for two",
+    "report a b": "b: more paths than the command takes; use `ruler compare A B` for two",
     "report a --label 5": "no such option: --label; use `ruler label SCORED --pairs N -o PAGE`",
     "batch list": "no such command: list; `ruler batch status` lists batches\n",
 }
