@@ -86,16 +86,6 @@ def member(value: Any, name: str) -> Any:
     return getattr(value, name, None)
 
 
-def member_at(path: str, value: Any) -> Any:
-    """Return the value at a dotted path of a dict or an object; a key that contains the dots itself comes first."""
-    whole = member(value, path)
-    if whole is not None:
-        return whole
-    for name in path.split("."):
-        value = member(value, name)
-    return value
-
-
 def with_members(value: G, changes: Mapping[str, Any]) -> G:
     """Return a shallow copy with other members; an object gets only those that its kind has.
 
