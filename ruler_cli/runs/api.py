@@ -90,7 +90,7 @@ async def score_groups(
     """
     async with (
         Scorer(settings, observer=observer) as scorer,
-        ScoredStream(scorer.opened, groups) as stream,
+        ScoredStream(scorer, groups) as stream,
     ):
         async for judged in stream:
             yield judged

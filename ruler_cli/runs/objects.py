@@ -60,14 +60,13 @@ _OF_OBJECTS = ("messages", "tools", *BESIDE, *_WRITTEN)
 """Attributes of an object that are read."""
 _OF_GROUPS = ("group_id", "metadata", "tools", "rubric")
 """Attributes of an object with `trajectories` that are read."""
-_TURNS = ("messages", *ART)
+_TURNS = frozenset(("messages", *ART))
 """Members of which a rollout that is an object has one."""
 _MOST = 64
 """Shapes whose readers are remembered."""
 _FIRST = 20
 """Groups of which one must have an outcome if `outcome` names its path."""
 _APART = "give each group as a list of its rollouts, a dict each"
-_KINDS = "a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +209,7 @@ class ObjectReader:
             group, "trajectories"
         ):
             shape = "list"
-        elif isinstance(group, Mapping) and "trajectories" not in group:
+        elif isinstance(group, Mapping) and _is_record(group):
             shape = "record"
         place = "the dict"
         objects: Sequence[Any] = [group]
@@ -347,6 +346,18 @@ def _with_rubric(group: ObjectGroup[G], rubric: Standards) -> ObjectGroup[G]:
     return replace(group, records=tuple(records))
 
 
+def _is_record(group: Mapping[str, Any]) -> bool:
+    """Return whether a dict is a group of any format, and has no trajectories with messages."""
+    listed = group.get("trajectories", ())
+    if not isinstance(listed, list | tuple):
+        return False
+    foreign = [
+        isinstance(item, Mapping) and item and _TURNS.isdisjoint(item)
+        for item in listed
+    ]
+    return "trajectories" not in group or (bool(listed) and all(foreign))
+
+
 def _listed(group: Any, shape: str, place: str) -> Sequence[Any]:
     """Return the trajectories of a group; UnreadableError if it has no list of them.
 
@@ -354,9 +365,8 @@ def _listed(group: Any, shape: str, place: str) -> Sequence[Any]:
     """
     items = group if shape == "list" else member(group, "trajectories")
     if items is None and not isinstance(group, Mapping):
-        raise UnreadableError(
-            f"is of type {type(group).__name__}; give {_KINDS}"
-        )
+        remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
+        raise UnreadableError(f"is of type {type(group).__name__}; {remedy}")
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
         wrong = type(items).__name__
         raise UnreadableError(f"`trajectories` is of type {wrong}; give a list")
@@ -462,7 +472,8 @@ def judged_group(
     assert isinstance(group, ObjectGroup)  # noqa: S101 - a Scorer reads no others
     form = group.format
     # without a place of its own the group's part stands on each rollout
-    apart = group.shape == "list" or not form.group_in_record
+    native_list = group.one_record and group.shape == "list"
+    apart = native_list or not form.group_in_record
     changes = list[dict[str, Any]]()
     notes = list[list[dict[str, Any]]]()
     for record, annotated in annotated_records(scored, names, apart=apart):
