@@ -6,12 +6,13 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
 import typer
 
+from ruler_cli.cli.units import columns, in_words
 from ruler_cli.errors import UsageError
 from ruler_cli.types import readable
 
@@ -118,6 +119,15 @@ def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:
         comma = "," if i else ""
         typer.echo(f"{comma}\n    {_json_text(group)}".encode(), nl=False)
     typer.echo(b"\n  ]\n}")
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print figures as a table of names and words on stdout."""
+    rows = []
+    for name, value in facts.items():
+        if words := in_words(value):
+            rows.append((name, words))
+    typer.echo("\n".join(map(one_line, columns(rows))))
 
 
 def _json_text(value: Any, option: int = 0) -> str:

@@ -51,7 +51,6 @@ from ruler_cli.runs.batch.requests import (
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate
 from ruler_cli.runs.file import refuse_unpriced
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import CallError, Observer, Reply, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -143,9 +142,8 @@ class _Outbox:
             self.batches.append(batch)
         batch.lines.write(line)
         batch.keys.append(key)
-        shown = request.size if request.pictures else size
         # once: repeats go to later batches
-        batch.estimate.add(shown / BYTES_PER_TOKEN, request, ALWAYS)
+        batch.estimate.add(request, ALWAYS)
 
     def _fits(self, batch: _PendingBatch, size: int) -> bool:
         """Return whether a batch may hold one more request of this size."""
