@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 20.0
 """Seconds in which a Ray cluster must answer at its address."""
-_ASKED_AGAIN = ("reply", "transport", "refused")
-"""Kinds of failure that another run may mend."""
 _SHAPE = frozenset(("format", "messages", "prompt"))
 """Options by which records of OUTPUT are read, too."""
 
@@ -277,34 +275,13 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
 def _next_command(
     settings: ScoreSettings, options: Options, result: RunResult
 ) -> str:
-    """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
+    """Return the command that comes after a run; or nothing."""
     summary = result.summary
-    failed = summary.failed
-    output = Location(settings.output)
-    source = settings.input.source
     if summary.unanswered and _open_requests(settings):
         return ledger_command(options, "batch collect")
-    # after a run in place the groups that were dropped are in another file
-    in_place = settings.on_failure == "drop" and output.same(source)
-    if settings.ledger is not None and not in_place:
-        again = partial(
-            command_line,
-            options,
-            "score",
-            source,
-            settings.output,
-        )
-        if failed.get("reply") and not options.debug:
-            return again(debug=True)
-        if any(map(failed.get, _ASKED_AGAIN)) and not summary.unanswered:
-            return again(retry_failed=True)
+    output = Location(settings.output)
     file = output.local and Path(settings.output).is_file()
     if not summary.scored or settings.input.shard is not None or not file:
         return ""
     leave = options.origins.keys() - _SHAPE
-    return command_line(
-        options,
-        "report",
-        settings.output,
-        leave=leave,
-    )
+    return command_line(options, "report", settings.output, leave=leave)
