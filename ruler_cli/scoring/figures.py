@@ -21,7 +21,7 @@ from ruler_cli.scoring.statistics import (
     PositionBias,
     concordance,
     correlation,
-    pair_products,
+    products,
 )
 from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
 
@@ -57,7 +57,7 @@ class CriterionSums:
             if rollout.judge_score is not None:
                 pairs.append((criterion.value, rollout.judge_score))
             distinct[rollout.distinct] = (rollout.positions, criterion.passes)
-        self.products.update(pair_products(pairs))
+        self.products.update(products(pairs))
         requests = _by_pass([*distinct.values()])
         if len(distinct) < 2 or not requests:
             return
@@ -176,7 +176,7 @@ class Figures:
         self.means["score"].add(judged)
         self.means["label"].add([label for _, label in labelled])
         self.pairs += concordance(labelled)
-        self.by_label.update(pair_products(labelled))
+        self.by_label.update(products(labelled))
         if len(scores) > 1:
             # as in the table of a page, to which a bin links
             spread = round(Moments().add(scores).spread, _DECIMALS)
@@ -214,7 +214,7 @@ class Figures:
                     rows.append((scores[pair[0]], scores[pair[1]]))
             if rows:
                 sums = self.by_judges.setdefault(pair, Counter())
-                sums.update(pair_products(rows))
+                sums.update(products(rows))
 
     def _add_criteria(self, scored: Sequence[RolloutValues]) -> None:
         rows: defaultdict[str, list[tuple[CriterionScore, RolloutValues]]]

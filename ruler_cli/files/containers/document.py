@@ -1,8 +1,8 @@
 """A JSON document as records, and the test that tells a document from JSON lines.
 
 A document is (a) a list of objects, compact or pretty-printed; (b) one object that holds the records at a known
-path, or at the one that the user gives; (c) objects over several lines, one or one after another (`jq .` prints
-so). One that is larger than the bound on records is refused: as lines it can be read in pieces.
+path, or at the one that the user gives; (c) one object over several lines. One that is larger than the bound on
+records is refused: as lines it can be read in pieces.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import Container, Writer, task_of
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM, Source
-from ruler_cli.files.splice import DAMAGED, end_of, skip, span_at
+from ruler_cli.files.splice import (
+    DAMAGED,
+    end_of,
+    skip,
+    span_at,
+    value_end,
+)
 from ruler_cli.files.walk import NoRecordsError, Steps, steps_of, values_at
 from ruler_cli.types import Line, value
 
 _LOG = ("samples",)
 KNOWN = (("trajectory_groups",), ("simulations",), _LOG, ("results", "results"))
 """Paths of lists that hold the records: those of ART, tau2-bench, Inspect and promptfoo."""
-_BLANK = b" \t\r\n"
 
 
 @value
 class DocumentShape:
-    """The offset at which a document begins, and the path of the records in each of its values.
+    """The offset at which a document begins, and the path of its records.
 
     `known` is the path if it is one of those that are tried, else empty.
     """
@@ -49,31 +54,28 @@ def shape_of(
     opens = text[start : start + 1]
     line, behind = _line(text, start)
     is_whole_line = end_of(line, 0) is not None
-    if opens not in (b"[", b"{") or (
-        is_whole_line and skip(text, behind) < len(text)
-    ):
+    if is_whole_line and skip(text, behind) < len(text):
         return None
     if opens == b"[":
-        first = skip(text, start + 1)
+        item = skip(text, start + 1)
         names_items = path and (path[0] == "[]" or path[0][1:].isdecimal())
         steps = path if names_items else ("[]", *path)
         # a log may begin with a date in brackets
-        is_list = is_whole_line or text[first : first + 1] in (b"{", b"[", b"]")
+        is_list = is_whole_line or text[item : item + 1] in (b"{", b"[", b"]")
         return DocumentShape(start, steps) if is_list else None
-    if not path:
-        known = _known_path(text, start)
-        if known:
-            steps = *(f".{name}" for name in known), "[]"
-            return DocumentShape(start, steps, known)
-        if is_whole_line:
-            return None
+    known = () if path else _known_path(text, start)
+    if known:
+        steps = *(f".{name}" for name in known), "[]"
+        return DocumentShape(start, steps, known)
+    if opens != b"{" or (is_whole_line and not path):
+        return None
     # behind a first line that is torn JSON lines may follow
     second, _ = _line(text, behind)
-    may_be_torn = end_of(second, 0) == len(second)
-    is_cut = goes_on and behind <= len(text)
-    if may_be_torn or not (path or is_cut):
+    is_torn = end_of(second, 0) == len(second)
+    is_cut = goes_on and (path or behind <= len(text))
+    if is_torn or not is_cut:
         try:
-            parse(text[start : end_of(text, start)], exact=False)
+            parse(text[start:], exact=False)
         except UnreadableError:
             return None
     return DocumentShape(start, path)
@@ -83,7 +85,7 @@ def _line(text: bytes, start: int) -> tuple[bytes, int]:
     """Return the line at an offset without white space around it, and the offset behind it."""
     end = text.find(b"\n", start)
     end = len(text) if end < 0 else end
-    return text[start:end].strip(_BLANK), end + 1
+    return text[start:end].strip(), end + 1
 
 
 def _known_path(text: bytes, start: int) -> tuple[str, ...]:
@@ -138,7 +140,7 @@ class Document(Container):
         """Open text that is a document; one from a stream is kept in a file."""
         path = steps_of(source.records) if source.records else ()
         if source.fd is None:
-            line = source.first_line.strip(_BLANK)
+            line = source.first_line.strip()
             is_lines = path and line[:1] == b"{"  # a stream of them is not kept
             is_whole = end_of(line, 0) is not None
             if is_whole and (is_lines or shape_of(line, path) is None):
@@ -165,17 +167,13 @@ class Document(Container):
     def records(self) -> Iterator[Line]:
         """Yield every record; UsageError where the text is damaged."""
         text = self._source.read(0, self.most)
-        at = self._shape.start
-        number = 0
+        start, steps = self._shape.start, self._shape.steps
         try:
-            while at < len(text):
-                end = end_of(text, at)
-                if end is None:
-                    raise UnreadableError(DAMAGED)
-                for offset, raw in values_at(text, at, self._shape.steps):
-                    number += 1
-                    yield self.line(number, offset, raw)
-                at = skip(text, end)
+            if skip(text, value_end(text, start)) < len(text):
+                raise UnreadableError(DAMAGED)
+            values = values_at(text, start, steps)
+            for number, (offset, raw) in enumerate(values, 1):
+                yield self.line(number, offset, raw)
         except NoRecordsError as error:
             raise error.for_input(self.name) from None
         except UnreadableError as error:
