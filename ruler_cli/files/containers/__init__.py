@@ -32,7 +32,7 @@ _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("
 
 _KINDS = (
     ("harbor", "HarborJob"), ("directory", "Directory"), ("parquet", "Parquet"), ("inspect_log", "InspectLog"),
-    ("document", "Document"), ("csv_table", "CsvTable"), ("lines", "JsonLines"),
+    ("document", "Document"), ("lines", "JsonLines"),
 )  # fmt: skip
 
 Fits = Callable[[Line], bool | None]

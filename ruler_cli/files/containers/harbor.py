@@ -49,20 +49,23 @@ class HarborJob(MultiFileContainer):
         self, fits: Fits, on_problem: Callable[[Problem], None]
     ) -> list[str]:
         """Report the trials that cannot be read; none is left out."""
-        for _ in self._read(on_problem):
-            pass
+        for line in self._trials_read():
+            if isinstance(line, Problem):
+                on_problem(line)
         return []
 
     def records(self) -> Iterator[Line]:
         """Yield every trial that can be read; `check_files` reports the others."""
-        return self._read(lambda _: None)
+        for line in self._trials_read():
+            if isinstance(line, Line):
+                yield line
 
-    def _read(self, on_problem: Callable[[Problem], None]) -> Iterator[Line]:
+    def _trials_read(self) -> Iterator[Line | Problem]:
         for number, trial in enumerate(self._trials, 1):
             try:
                 yield self.line(number, 0, self._record(trial))
             except UnreadableError as error:
-                on_problem(Problem(number, str(error), b"", self.where(number)))
+                yield Problem(number, str(error), b"", self.where(number))
 
     def place(self, number: int) -> str:
         """Return the trial's directory."""
@@ -104,16 +107,13 @@ def find_trials(names: Sequence[str]) -> list[str]:
     Each has a result, as a job has, too. One whose environment failed has no file of an agent.
     """
     paths = list(map(PurePath, names))
-    if not any(path.match(_TRAJECTORY) for path in paths):
-        return []
-    folders = [path.parent for path in paths if path.name == _RESULT]
-    jobs = {parent for folder in folders for parent in folder.parents}
     # an agent may leave files of any name in its trial
     known = {path.parents[1] for path in paths if path.match(_TRAJECTORY)}
+    folders = [path.parent for path in paths if path.name == _RESULT]
+    jobs = {parent for folder in folders for parent in folder.parents}
     trials = []
-    for folder in folders:
-        if known.isdisjoint(folder.parents) and (
-            folder in known or folder not in jobs
-        ):
+    for folder in folders if known else ():
+        is_trial = folder in known or folder not in jobs
+        if is_trial and known.isdisjoint(folder.parents):
             trials.append(str(folder))
     return trials
