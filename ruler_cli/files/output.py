@@ -71,17 +71,22 @@ class PassThrough:
     replaces = False
     """Tells if `commit` takes the place of something that is there."""
 
+    may_block = False
+
     def __init__(self, name: str) -> None:
         """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
-        if name == "-" and sys.stdout is None:
+        if name != "-":
+            self._take(name, Path(name).open("wb"))  # noqa: SIM115 - `close`
+            return
+        if sys.stdout is None:
             raise UsageError("stdout is closed", "give a file name", place="-")
-        self.may_block = name == "-"
-        self.file: BinaryIO
-        if self.may_block:
-            self.file = sys.stdout.buffer
-        else:
-            self.file = Path(name).open("wb")  # noqa: SIM115 - `close`
-        self.stream = compressed(name, self.file)
+        self.may_block = True
+        self._take(name, sys.stdout.buffer)
+
+    def _take(self, name: str, file: BinaryIO) -> None:
+        """Take an open file; the ending of the name decides on compression."""
+        self.file = file
+        self.stream = compressed(name, file)
 
     def flush(self) -> None:
         """Write what is still buffered."""
@@ -115,19 +120,16 @@ class PassThrough:
 class LocalFile(PassThrough):
     """A file of this machine; until `commit` it is NAME.partial."""
 
-    may_block = False
     partial: Path
 
     def __init__(self, name: str) -> None:
         """Open it; UsageError if another run writes it, OSError if it cannot be written."""
         self._target = Path(os.path.realpath(name))
         self.partial = self._target.with_name(self._target.name + ".partial")
-        self.file = _open_locked(self.partial)
+        self._take(name, _open_locked(self.partial))
         if self._target.exists():  # its permissions stay
-            os.fchmod(
-                self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode)
-            )
-        self.stream = compressed(name, self.file)
+            mode = stat.S_IMODE(self._target.stat().st_mode)
+            os.fchmod(self.file.fileno(), mode)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
@@ -140,10 +142,10 @@ class LocalFile(PassThrough):
         OutputError if another file took its place.
         """
         self.flush()
-        os.fsync(self.file.fileno())
-        ours = os.fstat(self.file.fileno())
+        descriptor = self.file.fileno()
+        os.fsync(descriptor)
         if not self.partial.exists() or not os.path.samestat(
-            ours, self.partial.lstat()
+            os.fstat(descriptor), self.partial.lstat()
         ):
             raise OutputError(
                 "was removed or replaced during the run",
@@ -178,12 +180,11 @@ def _open_locked(partial: Path) -> BinaryIO:
 
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
-    if partial.is_symlink():
+    with contextlib.suppress(FileNotFoundError):
+        if not partial.is_symlink():
+            with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
+                _lock(old, partial)
         partial.unlink()
-    elif partial.exists():
-        with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
-            _lock(old, partial)
-            partial.unlink()
     # an error if another run begins just now
     file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
     _lock(file, partial)
@@ -210,13 +211,8 @@ class RemoteFile(PassThrough):
     Any other file system gets NAME.partial, which `commit` renames.
     """
 
-    may_block = False
-
     def __init__(self, store: RemoteStore) -> None:
-        """Open it; an error if it cannot be written, as far as that shows beforehand.
-
-        The name's ending decides on compression.
-        """
+        """Open it; an error if it cannot be written, as far as that shows beforehand."""
         self._system = store.system
         self._path = store.path
         scheme = store.public.partition("://")[0]
@@ -231,8 +227,7 @@ class RemoteFile(PassThrough):
                 self._system.info(self._path.partition("/")[0])
         # closed by `commit` and `discard`
         file: Any = tempfile.NamedTemporaryFile()  # noqa: SIM115
-        self.file: BinaryIO = file
-        self.stream = compressed(store.public, self.file)
+        self._take(store.public, file)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
@@ -285,7 +280,7 @@ def refuse_name(name: str, *others: str) -> None:
         )
     endings = (*_OTHER_ENDINGS, *others)
     if place != out.unpacked:
-        endings += tuple(ending for kind in kinds() for ending in kind.packed)
+        endings += (".parquet", ".eval")
     stem = out.unpacked.rpartition(".")[0]
     if stem and out.unpacked.lower().endswith(endings):
         problem = f"no {place.removeprefix(stem)} file is written"
@@ -316,23 +311,19 @@ class Output:
         refuse_name(name)
         location = self._location = Location(name)
         self.name = location.public
-        _kind_of(location).refuse_writing(self.name)
+        self._kind = _kind_of(location)
+        self._kind.refuse_writing(self.name)
         self._target = create_file(location, force=force)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep and self._target.partial is not None
         self._source: Container | None = None
-        self._kind: type[Container] = JsonLines
         self.log: InspectLogWriter | None = None
         """OUTPUT, if it is an Inspect log."""
         self._empty = True
         self._done = False
         self._ended = False
         self._in_turn: Callable[[_Records], _Records] = iter
-
-    def write_new(self) -> None:
-        """Take records that are not those of INPUT."""
-        self._kind = _kind_of(self._location)
 
     def write_as(self, container: Container, *, scored: bool = True) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.

@@ -72,8 +72,6 @@ class Container(ABC):
 
     endings: ClassVar[tuple[str, ...]] = ()
     """Endings of the names of OUTPUT that this kind writes."""
-    packed: ClassVar[tuple[str, ...]] = ()
-    """Endings of files that are compressed inside: .gz and .zst do not stand behind them."""
     keeps_all: ClassVar[bool] = False
     """Tells if OUTPUT of this kind keeps all of INPUT, and takes annotations only."""
     takes_path: ClassVar[bool] = False

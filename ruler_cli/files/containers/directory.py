@@ -32,7 +32,7 @@ _MAX_METADATA = 1 << 20
 
 @dataclass(slots=True)
 class _FileScan:
-    """One pass over a file: the number of records before it, their unit, how many it has, and the task that it names."""
+    """One pass over a file: the records before it, their unit, the number of its own, and the task that it names."""
 
     name: str
     start: int

@@ -173,7 +173,7 @@ class InspectLogWriter(Writer):
         await write_eval_log_async(log, path)
 
     def _take_out(self, sample: EvalSample) -> None:
-        """Take out an earlier score of ruler with its events; OutputError if the scorer is another's."""
+        """Take out an earlier score of ruler; OutputError if the scorer is another's."""
         score = (sample.scores or {}).pop(_SCORER, None)
         if score is None:
             return
@@ -183,22 +183,12 @@ class InspectLogWriter(Writer):
                 "rename it",
                 place=self.name,
             )
-        spans = set()
-        for event in sample.events:
-            if event.event != "span_begin":
-                continue
-            if (event.type, event.name) == ("scorer", _SCORER):
-                spans.add(event.id)
-        sample.events = [
-            event for event in sample.events if event.span_id not in spans
-        ]
 
 
 class InspectLog(Container):
     """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
 
     endings = (".eval", ".json")
-    packed = (".eval",)
     writes = InspectLogWriter
     keeps_all = True
     unit = "sample"
@@ -242,7 +232,7 @@ class InspectLog(Container):
     def handles_name(cls, name: str, source: Container | None) -> bool:
         """Return whether OUTPUT is an Inspect log: by its name alone, or because INPUT is one, too."""
         is_log = source is not None and source.log is not None
-        return name.endswith(cls.endings if is_log else cls.packed)
+        return name.endswith(cls.endings if is_log else ".eval")
 
     def records(self) -> Iterator[Line]:
         """Yield every sample."""

@@ -26,7 +26,6 @@ class Parquet(Container):
     """A Parquet file that is open; rows are numbered from 1."""
 
     endings = (".parquet",)
-    packed = (".parquet",)
     unit = "row"
     rewritable = True
     may_hold_events = True
