@@ -81,20 +81,15 @@ class RemoteStore:
                 entries = self.system.ls(self.path, detail=True)
             else:
                 return [self._address]
+            # a name such as _SUCCESS is that of a note
             names = [
                 str(entry["name"])
                 for entry in entries
                 if entry["type"] == "file"
+                and entry["name"].rpartition("/")[2][:1] not in "._"
             ]
-            # a name such as _SUCCESS is that of a note
-            notes = (".", "_")
-            listed = (
-                name
-                for name in names
-                if not name.split("/")[-1].startswith(notes)
-            )
             whole = self._address.rstrip("/")
             path = self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
-                return [whole.removesuffix(path) + name for name in listed]
-            return [self.system.unstrip_protocol(name) for name in listed]
+                return [whole.removesuffix(path) + name for name in names]
+            return [self.system.unstrip_protocol(name) for name in names]
