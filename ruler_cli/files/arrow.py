@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from ruler_cli.errors import InputChanged, OutputError, UnreadableError
-from ruler_cli.files.containers import Writer
+from ruler_cli.files.containers import Container, Writer
+from ruler_cli.files.containers.parquet import Parquet
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
@@ -126,10 +127,15 @@ def _encodable(text: str) -> str:
 
 
 class TableWriter(Writer):
-    """Spools records, and writes them as a table at the end; rows of `table`, a Parquet INPUT, keep the rest."""
+    """Spools records, and writes them as a table at the end; rows of a Parquet INPUT keep the rest."""
 
-    def __init__(self, stream: BinaryIO, name: str, table: Any) -> None:
-        super().__init__(stream, name, table)
+    form = Parquet.form
+
+    def __init__(
+        self, stream: BinaryIO, name: str, source: Container | None
+    ) -> None:
+        super().__init__(stream, name, source)
+        table = source if isinstance(source, Parquet) else None
         self._table = table
         self._schema = pa.schema([]) if table is None else table.schema
         self._lines = iter(()) if table is None else table.records()

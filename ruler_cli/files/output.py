@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.containers import Container, Writer, kinds
-from ruler_cli.files.containers.lines import JsonLines
+from ruler_cli.files.containers import Container, Writer
+from ruler_cli.files.containers.lines import LinesWriter
 from ruler_cli.files.error_map import creating, writing, zstd
 from ruler_cli.files.index import OutputOrder
 from ruler_cli.files.location import Location
@@ -288,14 +288,28 @@ def refuse_name(name: str, *others: str) -> None:
         raise UsageError(problem, f"name it {lines}", place=place)
 
 
-def _kind_of(
+def _writer_of(
     output: Location, scores: Container | None = None
-) -> type[Container]:
-    """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
+) -> type[Writer]:
+    """Return the writer of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
     name = output.unpacked
-    if name.endswith(JsonLines.endings):  # the other kinds need not be imported
-        return JsonLines
-    return next(kind for kind in kinds() if kind.handles_name(name, scores))
+    is_log = scores is not None and scores.log is not None
+    if name.endswith(".eval") or (is_log and name.endswith(".json")):
+        from ruler_cli.files.containers.inspect_log import InspectLogWriter
+
+        return InspectLogWriter
+    if name.endswith(".json"):
+        from ruler_cli.files.containers.document import ListWriter
+
+        return ListWriter
+    if name.endswith(".parquet"):
+        from ruler_cli.files.containers.parquet import require_pyarrow
+
+        require_pyarrow(output.public)
+        from ruler_cli.files.arrow import TableWriter
+
+        return TableWriter
+    return LinesWriter
 
 
 class Output:
@@ -311,8 +325,7 @@ class Output:
         refuse_name(name)
         location = self._location = Location(name)
         self.name = location.public
-        self._kind = _kind_of(location)
-        self._kind.refuse_writing(self.name)
+        self._kind = _writer_of(location)
         self._target = create_file(location, force=force)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
@@ -332,12 +345,12 @@ class Output:
         """
         name = self._location
         self._source = container if scored else None
-        self._kind = _kind_of(name, self._source)
+        self._kind = _writer_of(name, self._source)
         if self._kind.keeps_all:
             self.log = cast("InspectLogWriter", self.writer)
             return
         self._source = container
-        keeps_form = container.rewritable and isinstance(container, self._kind)
+        keeps_form = self._kind.form == container.form
         if not name.stream and not keeps_form and name.same(container.name):
             raise UsageError(
                 "is INPUT, and would not keep its form",
@@ -348,7 +361,7 @@ class Output:
     @cached_property
     def writer(self) -> Writer:
         """The writer of its kind."""
-        return self._kind.writer(self._target.stream, self.name, self._source)
+        return self._kind(self._target.stream, self.name, self._source)
 
     def keep_order(self, order: OutputOrder) -> None:
         """Write records in the order of INPUT: those that wait for their turn are held on disk."""
@@ -401,7 +414,7 @@ class Output:
                 return
             # a list or a table gets its end; damage of INPUT was reported
             with contextlib.ExitStack() as stack:
-                if isinstance(target, LocalFile) and self._kind is JsonLines:
+                if isinstance(target, LocalFile) and self._kind is LinesWriter:
                     stack.callback(target.drop_torn_line)
                 stack.callback(target.close)
                 stack.enter_context(contextlib.suppress(UsageError))
@@ -409,7 +422,7 @@ class Output:
                     self.writer.end()
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        kept = self._keep and self._kind is JsonLines
+        kept = self._keep and self._kind is LinesWriter
         place = str(self._target.partial or self.name)
         return writing(place, "finished groups are kept; " if kept else "")
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Self
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files import open_container
@@ -78,11 +77,6 @@ class Directory(MultiFileContainer):
         self._damaged = set[str]()
         self._scans = list[_FileScan]()
         self._on_problem: Callable[[Problem], None] | None = None
-
-    @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a directory or a pattern."""
-        return None if source.listing is None else cls(source, source.listing)
 
     def _open_file(self, name: str, stack: ExitStack) -> Container:
         return open_container(

@@ -37,11 +37,10 @@ class HarborJob(MultiFileContainer):
         self._trials = trials
 
     @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a directory of trials on this machine."""
-        listing = source.listing
-        if listing is None or source.location.remote or source.records:
-            return None  # records at a path are in files
+    def open(cls, source: Source, listing: Listing) -> Self | None:
+        """Open a directory of trials on this machine; None if it is none, or records at a path are in its files."""
+        if source.location.remote or source.records:
+            return None
         trials = find_trials(listing.names)
         return cls(source, listing, trials) if trials else None
 

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import anyio
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalSample
     from inspect_ai.scorer import Score, Scorer
 
-_MAGIC = b"PK\x03\x04"
 _DAMAGE = (
     lzma.LZMAError,
     struct.error,
@@ -67,6 +66,9 @@ _USE_LINES = "name OUTPUT .jsonl"
 
 class InspectLogWriter(Writer):
     """Collects the annotations of samples, and writes the log with them at its end."""
+
+    form = "log"
+    keeps_all = True
 
     def __init__(
         self, stream: BinaryIO, name: str, source: Container | None
@@ -188,9 +190,6 @@ class InspectLogWriter(Writer):
 class InspectLog(Container):
     """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
 
-    endings = (".eval", ".json")
-    writes = InspectLogWriter
-    keeps_all = True
     unit = "sample"
 
     def __init__(self, source: Source) -> None:
@@ -222,17 +221,6 @@ class InspectLog(Container):
                 "unpack it, or convert it to JSON lines",
                 place=self.name,
             )
-
-    @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a zip archive."""
-        return cls(source) if source.head.startswith(_MAGIC) else None
-
-    @classmethod
-    def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Return whether OUTPUT is an Inspect log: by its name alone, or because INPUT is one, too."""
-        is_log = source is not None and source.log is not None
-        return name.endswith(cls.endings if is_log else ".eval")
 
     def records(self) -> Iterator[Line]:
         """Yield every sample."""

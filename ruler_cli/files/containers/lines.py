@@ -20,6 +20,8 @@ _HEAD = 64
 class LinesWriter(Writer):
     """Writes lines; line breaks between members of a record, as in a document, become spaces."""
 
+    form = "lines"
+
     def put(self, number: int, record: bytes) -> None:
         """Append a line."""
         self.stream.write(record.replace(b"\n", b" ") + b"\n")
@@ -28,9 +30,8 @@ class LinesWriter(Writer):
 class JsonLines(Container):
     """JSON lines; those of a pipe are read `once`."""
 
-    endings = (".jsonl",)
-    writes = LinesWriter
-    rewritable = may_hold_events = True
+    form = LinesWriter.form
+    may_hold_events = True
 
     def __init__(self, source: Source) -> None:
         """Take text, which is open."""
@@ -48,11 +49,6 @@ class JsonLines(Container):
         ):
             source.keep_text()
         return cls(source)
-
-    @classmethod
-    def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Return True: OUTPUT of any name that no other kind handles is JSON lines."""
-        return True
 
     def records(self) -> Iterator[Line]:
         """Yield every line that is not blank."""
