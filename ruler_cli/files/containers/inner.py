@@ -9,7 +9,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.containers import Container
 from ruler_cli.files.parse import too_large
 from ruler_cli.files.splice import DAMAGED, skip, value_end
-from ruler_cli.files.walk import NoRecordsError, steps_of, values_at
+from ruler_cli.files.walk import NoRecordsError, path_of, values_at
 from ruler_cli.types import Line
 
 
@@ -26,9 +26,9 @@ class InnerRecords(Container):
         """Take a container that is open, and the path."""
         super().__init__(source.name, source.most)
         self._source = source
-        self._steps = steps_of(path)
+        self._path = path_of(path)
         self.once = source.once
-        if "{}" not in self._steps:  # else a record is more than bytes of it
+        if not self._path.by_key:  # else a record is more than bytes of it
             self.fd = source.fd
 
     def records(self) -> Iterator[Line]:
@@ -64,4 +64,4 @@ class InnerRecords(Container):
         is_whole = skip(raw, value_end(raw, start)) == len(raw)
         if not is_whole or raw[start] not in b"{[":
             raise UnreadableError(DAMAGED)
-        return list(values_at(raw, 0, self._steps))
+        return list(values_at(raw, 0, self._path))
