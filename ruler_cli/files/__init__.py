@@ -60,7 +60,7 @@ def _container(source: Source) -> Container:
         from ruler_cli.files.containers.harbor import HarborJob
 
         job = HarborJob.open(source, source.listing)
-        return job or Directory(source, source.listing)
+        return job or Directory(source, source.listing, open_container)
     if source.head.startswith(b"PAR1"):
         from ruler_cli.files.containers.parquet import Parquet
 

@@ -28,7 +28,6 @@ from pyarrow import types
 
 from ruler_cli.errors import InputChanged, OutputError, UnreadableError
 from ruler_cli.files.containers import Container, Writer
-from ruler_cli.files.containers.parquet import Parquet
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
@@ -129,13 +128,14 @@ def _encodable(text: str) -> str:
 class TableWriter(Writer):
     """Spools records, and writes them as a table at the end; rows of a Parquet INPUT keep the rest."""
 
-    form = Parquet.form
+    form = "table"
 
     def __init__(
         self, stream: BinaryIO, name: str, source: Container | None
     ) -> None:
         super().__init__(stream, name, source)
-        table = source if isinstance(source, Parquet) else None
+        is_table = source is not None and source.form == self.form
+        table: Any = source if is_table else None
         self._table = table
         self._schema = pa.schema([]) if table is None else table.schema
         self._lines = iter(()) if table is None else table.records()

@@ -46,7 +46,7 @@ class RemoteStore:
                 ) from None
 
     def open(self) -> io.BufferedReader[Any]:
-        """Open the object for reading, seekable; it fetches blocks on demand and caches some.
+        """Open the object for reading; it fetches blocks on demand and caches some.
 
         UsageError if it does not exist or cannot be read; later `read` may raise it too.
         """
@@ -57,13 +57,6 @@ class RemoteStore:
                 block_size=BLOCK,
                 cache_type="blockcache",
                 cache_options={"maxblocks": _CACHED},
-            )
-        if not file.seekable():
-            file.close()
-            raise UsageError(
-                "this storage does not serve parts of a file",
-                "download the file",
-                place=self.public,
             )
         return io.BufferedReader(file, 1 << 20)
 

@@ -100,11 +100,7 @@ def _units() -> list[float]:
     return [0.0] * _MOST_UNITS
 
 
-def measured(
-    key: Hashable,
-    rows: Sequence[_Ratios],
-    groups: int,
-) -> Measured:
+def measured(key: Hashable, rows: Sequence[_Ratios], groups: int) -> Measured:
     """Return a ratio of the first row, with the percentiles of those of the others."""
     low = high = None
     value = rows[0].get(key)
@@ -113,12 +109,7 @@ def measured(
         outside = len(ordered) // _OUTSIDE
         low = min(value, ordered[outside])
         high = max(value, ordered[-1 - outside])
-    return {
-        "value": value,
-        "low": low,
-        "high": high,
-        "groups": groups,
-    }
+    return {"value": value, "low": low, "high": high, "groups": groups}
 
 
 class CorrectedMean:
@@ -135,29 +126,22 @@ class CorrectedMean:
         self._labelled = 0
         self._bounds = (0.0, 1.0)
 
-    def add(
-        self,
-        scores: Sequence[float],
-        rows: Sequence[_Row],
-    ) -> None:
+    def add(self, scores: Sequence[float], rows: Sequence[_Row]) -> None:
         """Add a group: the scores of all, and a row for each label."""
         self._scores.add(scores)
         self._labelled += len(rows)
-        labels = of_labelled = weights = 0.0
-        least, most = self._bounds
-        for score, label, weight in rows:
-            weights += weight
-            labels += weight * label
-            of_labelled += weight * score
-            least = min(least, label)
-            most = max(most, label)
-        self._bounds = (least, most)
-        means = {
-            "scores": (sum(scores), len(scores)),
-            "labels": (labels, weights),
-            "of_labelled": (of_labelled, weights),
-        }
-        self._means.add(means)
+        labels = sum(label * weight for _, label, weight in rows)
+        of_labelled = sum(score * weight for score, _, weight in rows)
+        weights = sum(weight for _, _, weight in rows)
+        bounds = [*self._bounds, *(label for _, label, _ in rows)]
+        self._bounds = (min(bounds), max(bounds))
+        self._means.add(
+            {
+                "scores": (sum(scores), len(scores)),
+                "labels": (labels, weights),
+                "of_labelled": (of_labelled, weights),
+            }
+        )
 
     def estimate(self) -> dict[str, Any] | None:
         """Return the means of all `scores`, of the `labels`, and of all labels as far as scores tell them.
@@ -193,20 +177,8 @@ class CorrectedMean:
         return {
             "number": self._scores.number,
             "labelled": self._labelled,
-            "scores": measured(
-                "scores",
-                rows,
-                self._means.groups["scores"],
-            ),
-            "labels": measured(
-                "labels",
-                rows,
-                labelled,
-            ),
-            "corrected": measured(
-                "corrected",
-                rows,
-                labelled,
-            ),
+            "scores": measured("scores", rows, self._means.groups["scores"]),
+            "labels": measured("labels", rows, labelled),
+            "corrected": measured("corrected", rows, labelled),
             "weight": weight,
         }

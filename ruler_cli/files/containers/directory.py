@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ruler_cli.errors import ForeignError, UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container, Fits, task_of
 from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
@@ -69,9 +68,15 @@ class Directory(MultiFileContainer):
 
     takes_path = True
 
-    def __init__(self, source: Source, listing: Listing) -> None:
-        """Take the files of a listing."""
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+        open_container: Callable[..., Container],
+    ) -> None:
+        """Take the files of a listing, and what opens each of them."""
         super().__init__(source, listing)
+        self._open = open_container
         self._source = source
         self._left_out = set[str]()
         self._damaged = set[str]()
@@ -79,7 +84,7 @@ class Directory(MultiFileContainer):
         self._on_problem: Callable[[Problem], None] | None = None
 
     def _open_file(self, name: str, stack: ExitStack) -> Container:
-        return open_container(
+        return self._open(
             self.listing.at(name).name,
             stack,
             name,
