@@ -126,22 +126,29 @@ class CorrectedMean:
         self._labelled = 0
         self._bounds = (0.0, 1.0)
 
-    def add(self, scores: Sequence[float], rows: Sequence[_Row]) -> None:
+    def add(
+        self,
+        scores: Sequence[float],
+        rows: Sequence[_Row],
+    ) -> None:
         """Add a group: the scores of all, and a row for each label."""
         self._scores.add(scores)
         self._labelled += len(rows)
-        labels = sum(label * weight for _, label, weight in rows)
-        of_labelled = sum(score * weight for score, _, weight in rows)
-        weights = sum(weight for _, _, weight in rows)
-        bounds = [*self._bounds, *(label for _, label, _ in rows)]
-        self._bounds = (min(bounds), max(bounds))
-        self._means.add(
-            {
-                "scores": (sum(scores), len(scores)),
-                "labels": (labels, weights),
-                "of_labelled": (of_labelled, weights),
-            }
-        )
+        labels = of_labelled = weights = 0.0
+        least, most = self._bounds
+        for score, label, weight in rows:
+            weights += weight
+            labels += weight * label
+            of_labelled += weight * score
+            least = min(least, label)
+            most = max(most, label)
+        self._bounds = (least, most)
+        means = {
+            "scores": (sum(scores), len(scores)),
+            "labels": (labels, weights),
+            "of_labelled": (of_labelled, weights),
+        }
+        self._means.add(means)
 
     def estimate(self) -> dict[str, Any] | None:
         """Return the means of all `scores`, of the `labels`, and of all labels as far as scores tell them.

@@ -42,7 +42,10 @@ YES = ("no", "yes")
 """The words that answer a question without levels, the lowest first."""
 
 
-def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
+def expectation(
+    shares: Sequence[float],
+    half: float = 0.0,
+) -> Share:
     """Return the mean place of levels with these probabilities, each rounded by `half` a unit at most."""
     top = len(shares) - 1
     whole = math.fsum(shares)
@@ -53,7 +56,10 @@ def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
     return Share(score, half * moved / whole)
 
 
-def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
+def word_share(
+    likely: Likely,
+    words: Sequence[str] = YES,
+) -> Share:
     """Return the mean place of the words in their probabilities, over all spellings: the share of yes for two.
 
     A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
@@ -66,29 +72,31 @@ def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
     for token, logprob in likely:
         word = token.strip(_AROUND).casefold()
         listed.append((word, _probability(logprob)))
-    whole = math.fsum([probability for _, probability in listed])
+    whole = math.fsum(probability for _, probability in listed)
     if listed and whole > math.exp(_MOVES + _rounding(likely)):
         raise DefectError(
             f"the probabilities of its first words sum to {whole:.3g}"
         )
-    shares = []
-    for name in words:
-        spelled = [share for word, share in listed if word == name.casefold()]
-        shares.append(math.fsum(spelled))
+    names = [word.casefold() for word in words]
+    shares = [
+        math.fsum(probability for word, probability in listed if word == name)
+        for name in names
+    ]
     named = math.fsum(shares)
-    names = [name.capitalize() for name in words]
     if named < _LEAST:
         shown = ", ".join(_spelled(likely)) or "nothing"
-        wanted = " nor ".join(reversed(names))
+        wanted = " nor ".join(map(str.capitalize, reversed(names)))
         raise DefectError(f"its first word is neither {wanted}, but {shown}")
     if len(listed) == 1 and whole >= 1:
         raise DefectError("it lists one word alone, with a probability of 1")
     absent = [
-        name for name, share in zip(names, shares, strict=True) if not share
+        name.capitalize()
+        for name, share in zip(names, shares, strict=True)
+        if not share
     ]
     missing = 0.0
     if absent:
-        least = min([probability for _, probability in listed[1:]], default=1.0)
+        least = min((probability for _, probability in listed[1:]), default=1.0)
         missing = max(0.0, min(len(absent) * least, 1 - whole))
     middle = expectation(shares).score * named
     low = middle / (named + missing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeGuard
 
 from ruler_cli.scoring.parse_reply import DefectError
@@ -30,39 +31,53 @@ def typed_shares(
     """
     if answers is None:
         raise DefectError("it has no answers")
-    unknown = answers.keys() - {question.name for question in questions}
-    if unknown:
-        name = printable(min(unknown))
-        raise DefectError(f"it answers `{name}`, which was not asked")
-    decimals = [_FEWEST]
-    for answer in answers.values():
-        decimals += map(_decimals, _numbers(answer))
-    half = 0.5 * 0.1 ** max(decimals)
+    asked = {question.name for question in questions}
+    for name in answers:
+        if name not in asked:
+            raise DefectError(
+                f"it answers `{printable(name)}`, which was not asked"
+            )
+    numbers = chain.from_iterable(map(_numbers, answers.values()))
+    half = 0.5 * 0.1 ** max([_FEWEST, *map(_decimals, numbers)])
     shares = {}
     for question in questions:
         answer = answers.get(question.name)
         if answer is None:
             continue
         if not isinstance(answer, Mapping):
-            raise _defect(question, "is not an object")
-        if answer.get("type") != "refusal":
-            shares[question.name] = _share(answer, question, half)
+            raise DefectError(
+                f"the answer to `{question.name}` is not an object"
+            )
+        if answer.get("type") == "refusal":
+            continue
+        shares[question.name] = _share(answer, question, half)
     return shares
 
 
-def _defect(question: Question, problem: str) -> DefectError:
-    return DefectError(f"the answer to `{question.name}` {problem}")
-
-
-def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
+def _share(
+    answer: Mapping[str, Any],
+    question: Question,
+    half: float,
+) -> Share:
     """Return the share of one answer, whose numbers are rounded by `half` a unit at most."""
     levels = question.levels
     if not levels:
         yes = answer["noul"] if "noul" in answer else answer.get("probability")
-        return Share(_probability(yes, question), half)
-    numbered = {str(number): level for number, level in enumerate(levels)}
+        return Share(_probability(yes, question.name), half)
     legend = answer.get("legend")
+    if isinstance(legend, Mapping) and legend != _numbered(levels):
+        raise DefectError(
+            f"the answer to `{question.name}` is about other levels"
+        )
     stated = answer.get("probabilities")
+    if stated is None:
+        top = len(levels) - 1
+        score = answer.get("score")
+        if not _is_number(score) or not 0 <= score <= top:
+            raise DefectError(
+                f"the answer to `{question.name}` has no probabilities"
+            )
+        return Share(score / top, half / top)
     if isinstance(stated, list):
         rows = [row for row in stated if isinstance(row, dict)]
         values = [str(row.get("value")) for row in rows]
@@ -71,17 +86,12 @@ def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
             # a value that stands there twice is none of both
             name = value if values.count(value) == 1 else ""
             stated[name] = row.get("probability")
-    is_other = isinstance(legend, Mapping) and legend != numbered
-    if stated is None and not is_other:
-        top = len(levels) - 1
-        score = answer.get("score")
-        if not _is_number(score) or not 0 <= score <= top:
-            raise _defect(question, "has no probabilities")
-        return Share(score / top, half / top)
-    is_whole = isinstance(stated, Mapping) and stated.keys() == numbered.keys()
-    if is_other or not is_whole:
-        raise _defect(question, "is about other levels")
-    shares = [_probability(stated[name], question) for name in numbered]
+    names = _numbered(levels).keys()
+    if not isinstance(stated, Mapping) or stated.keys() != names:
+        raise DefectError(
+            f"the answer to `{question.name}` is about other levels"
+        )
+    shares = [_probability(stated[name], question.name) for name in names]
     whole = math.fsum(shares)
     if abs(whole - 1) > max(_OFF, len(levels) * half):
         raise DefectError(
@@ -90,14 +100,18 @@ def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
     return expectation(shares, half)
 
 
+def _numbered(levels: Sequence[str]) -> dict[str, str]:
+    return {str(number): level for number, level in enumerate(levels)}
+
+
 def _is_number(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def _probability(value: Any, question: Question) -> float:
+def _probability(value: Any, name: str) -> float:
     if not _is_number(value) or not 0 <= value <= 1:
         raise DefectError(
-            f"the probability of `{question.name}` is not a number from 0 to 1"
+            f"the probability of `{name}` is not a number from 0 to 1"
         )
     return float(value)
 
@@ -108,12 +122,15 @@ def _numbers(answer: Any) -> Iterator[Any]:
         return
     yield answer.get("noul")
     yield answer.get("probability")
-    stated = answer.get("probabilities", [answer])
+    stated = answer.get("probabilities")
     if isinstance(stated, Mapping):
         yield from stated.values()
-    for row in stated if isinstance(stated, list) else ():
-        if isinstance(row, Mapping):
-            yield row.get("probability", answer.get("score"))
+    elif isinstance(stated, list):
+        for row in stated:
+            if isinstance(row, dict):
+                yield row.get("probability")
+    else:
+        yield answer.get("score")
 
 
 def _decimals(number: Any) -> int:
