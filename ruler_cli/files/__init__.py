@@ -49,7 +49,11 @@ def open_container(
         return container
     if file is None:
         file = "" if location.stream else location.public.rpartition("/")[2]
-    records_of_events: Container = events.gather(container, file, stack)
+    records_of_events: Container = events.gather(
+        container,
+        file,
+        stack,
+    )
     return records_of_events
 
 
@@ -60,7 +64,11 @@ def _container(source: Source) -> Container:
         from ruler_cli.files.containers.harbor import HarborJob
 
         job = HarborJob.open(source, source.listing)
-        return job or Directory(source, source.listing, open_container)
+        return job or Directory(
+            source,
+            source.listing,
+            open_container,
+        )
     if source.head.startswith(b"PAR1"):
         from ruler_cli.files.containers.parquet import Parquet
 

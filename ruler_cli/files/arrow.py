@@ -54,7 +54,11 @@ _MARK = {b"ruler": b"JSON"}
 def objects(batch: Any) -> list[bytes]:
     """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
     columns = []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
+    for field, column in zip(
+        batch.schema,
+        batch.columns,
+        strict=True,
+    ):
         # asked for where there are none, it makes the rest four times as slow
         maps = "lossy" if "map<" in str(field.type) else None
         values = column.to_pylist(maps_as_pydicts=maps)
@@ -131,9 +135,16 @@ class TableWriter(Writer):
     form = "table"
 
     def __init__(
-        self, stream: BinaryIO, name: str, source: Container | None
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
     ) -> None:
-        super().__init__(stream, name, source)
+        super().__init__(
+            stream,
+            name,
+            source,
+        )
         is_table = source is not None and source.form == self.form
         table: Any = source if is_table else None
         self._table = table
@@ -145,7 +156,11 @@ class TableWriter(Writer):
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
 
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Spool a record, and note the columns that it changes."""
         new = _members(record)
         old = dict[str, bytes]()
@@ -214,7 +229,11 @@ class TableWriter(Writer):
         fields = {field.name: field for field in self._schema}
         for name, kind in self._types.items():
             if kind is None:
-                field = pa.field(name, pa.string(), metadata=_MARK)
+                field = pa.field(
+                    name,
+                    pa.string(),
+                    metadata=_MARK,
+                )
             elif types.is_null(kind):
                 # a new column of nothing but null is a score that every record lacks
                 field = fields.get(name, pa.field(name, pa.float64()))
@@ -244,7 +263,11 @@ class TableWriter(Writer):
         if records:
             yield kept and pa.concat_batches(kept), records
 
-    def _array(self, field: Any, records: Sequence[dict[str, bytes]]) -> Any:
+    def _array(
+        self,
+        field: Any,
+        records: Sequence[dict[str, bytes]],
+    ) -> Any:
         """Return a column that is made anew."""
         raws = _column(records, field.name)
         if self._types[field.name] is None:

@@ -61,7 +61,12 @@ class Index:
     order that only it and their contents decide.
     """
 
-    def __init__(self, seed: int | None = None, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         self.seed = seed
         self._alone = alone
         self._by = "id" if alone else "key"
@@ -81,7 +86,12 @@ class Index:
         return self._keys.number(key)
 
     def add(
-        self, record: Record, key: bytes, opening: int | None, *, mine: bool
+        self,
+        record: Record,
+        key: bytes,
+        opening: int | None,
+        *,
+        mine: bool,
     ) -> int:
         """Note one record; return the number of rollouts that begin in it.
 
@@ -152,7 +162,11 @@ class Index:
             for name, source in self._sources.items()
         }
         with self._lines.locked() as db:
-            db.create_function("label", 1, label_of.get)
+            db.create_function(
+                "label",
+                1,
+                label_of.get,
+            )
         ((count, first),) = self._table().rows(
             "SELECT count(*), min(first) FROM (SELECT min(id) first FROM line "
             "GROUP BY key, label(source) HAVING min(opening) != max(opening))"
@@ -167,7 +181,10 @@ class Index:
         )
 
     def places(
-        self, chosen: Collection[int] | None = None, *, apart: bool
+        self,
+        chosen: Collection[int] | None = None,
+        *,
+        apart: bool,
     ) -> Iterator[list[Row]]:
         """Yield the rows of each own group, in the order of their first records, or as drawn.
 
@@ -202,7 +219,12 @@ class Index:
 def _draw(seed: int, raw: bytes) -> int:
     """Return a number that only the seed, of any size, and the bytes decide."""
     key = blake2b(str(seed).encode(), digest_size=32).digest()
-    draw = blake2b(raw, digest_size=8, person=b"draw", key=key).digest()
+    draw = blake2b(
+        raw,
+        digest_size=8,
+        person=b"draw",
+        key=key,
+    ).digest()
     return int.from_bytes(draw, signed=True)
 
 
@@ -221,7 +243,11 @@ class OutputOrder:
         """Keep the bodies of lines, and yield those whose turn it is, in the order of INPUT."""
         rows = self._bodies.rows
         for number, body in bodies:
-            rows("INSERT INTO body VALUES (?, ?)", number, body)
+            rows(
+                "INSERT INTO body VALUES (?, ?)",
+                number,
+                body,
+            )
         while self._next is not None:
             where = "FROM body WHERE number = ?"
             ready = rows(f"SELECT number, body {where}", self._next.number)

@@ -130,7 +130,11 @@ class Location:
                 )
             except (FileNotFoundError, NotADirectoryError):
                 remedy = "check the path, or give `-` for stdin"
-                raise UsageError("no such file", remedy, place=name) from None
+                raise UsageError(
+                    "no such file",
+                    remedy,
+                    place=name,
+                ) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
@@ -164,7 +168,11 @@ class Location:
         if listing.links:
             problem += f", and the link {listing.links[0]} is not followed"
             remedy = "name a file itself, or put copies in place of the links"
-        raise UsageError(problem, remedy, place=self.public)
+        raise UsageError(
+            problem,
+            remedy,
+            place=self.public,
+        )
 
     def _remote_listing(self) -> Listing:
         files = self.store().expand()
@@ -173,7 +181,11 @@ class Location:
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
         names = _sorted([file.removeprefix(base) for file in files])
-        return Listing(base, names, base == self.name.rstrip("/") + "/")
+        return Listing(
+            base,
+            names,
+            base == self.name.rstrip("/") + "/",
+        )
 
     def _local_listing(self) -> Listing:
         parts = Path(self.name).parts
@@ -218,7 +230,12 @@ class Location:
 
         if os.path.isdir(folder):  # noqa: PTH112
             look("", parts[len(folder.parts) :])
-        return Listing(base, _sorted(names), whole, _sorted(links))
+        return Listing(
+            base,
+            _sorted(names),
+            whole,
+            _sorted(links),
+        )
 
 
 @value

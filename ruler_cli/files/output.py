@@ -53,7 +53,12 @@ _Records = Iterable[tuple[int, bytes]]
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
     if name.endswith(".gz"):
-        file = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
+        file = gzip.GzipFile(
+            fileobj=stream,
+            mode="wb",
+            mtime=0,
+            filename="",
+        )
         return cast(BinaryIO, file)
     if name.endswith(".zst"):
         frames = zstd.ZstdFile(stream, "wb")
@@ -79,11 +84,19 @@ class PassThrough:
             self._take(name, Path(name).open("wb"))  # noqa: SIM115 - `close`
             return
         if sys.stdout is None:
-            raise UsageError("stdout is closed", "give a file name", place="-")
+            raise UsageError(
+                "stdout is closed",
+                "give a file name",
+                place="-",
+            )
         self.may_block = True
         self._take(name, sys.stdout.buffer)
 
-    def _take(self, name: str, file: BinaryIO) -> None:
+    def _take(
+        self,
+        name: str,
+        file: BinaryIO,
+    ) -> None:
         """Take an open file; the ending of the name decides on compression."""
         self.file = file
         self.stream = compressed(name, file)
@@ -111,7 +124,11 @@ class PassThrough:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        *_: object,
+    ) -> None:
         """Give up what was written if there is an error."""
         if kind is not None:
             self.discard()
@@ -186,7 +203,15 @@ def _open_locked(partial: Path) -> BinaryIO:
                 _lock(old, partial)
         partial.unlink()
     # an error if another run begins just now
-    file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
+    file = os.fdopen(
+        os.open(
+            partial,
+            _NEW,
+            0o666,
+        ),
+        "wb",
+        _BUFFER,
+    )
     _lock(file, partial)
     return file
 
@@ -260,7 +285,11 @@ def create_file(
     name = location.name
     path = Path(name)
     with creating(location.public, location.real):
-        refuse_foreign(location, kind, force=force)
+        refuse_foreign(
+            location,
+            kind,
+            force=force,
+        )
         if location.remote:
             return RemoteFile(location.store())
         special = location.stream or (path.exists() and not path.is_file())
@@ -285,7 +314,11 @@ def refuse_name(name: str, *others: str) -> None:
     if stem and out.unpacked.lower().endswith(endings):
         problem = f"no {place.removeprefix(stem)} file is written"
         lines = stem if stem.endswith(".jsonl") else f"{stem}.jsonl"
-        raise UsageError(problem, f"name it {lines}", place=place)
+        raise UsageError(
+            problem,
+            f"name it {lines}",
+            place=place,
+        )
 
 
 def _writer_of(
@@ -316,7 +349,11 @@ class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
     def __init__(
-        self, name: str, *, keep: bool = True, force: bool = False
+        self,
+        name: str,
+        *,
+        keep: bool = True,
+        force: bool = False,
     ) -> None:
         """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read.
 
@@ -338,7 +375,12 @@ class Output:
         self._ended = False
         self._in_turn: Callable[[_Records], _Records] = iter
 
-    def write_as(self, container: Container, *, scored: bool = True) -> None:
+    def write_as(
+        self,
+        container: Container,
+        *,
+        scored: bool = True,
+    ) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
 
         Without `scored` records are not those of `score`, and none can be put into an Inspect log.
@@ -361,7 +403,11 @@ class Output:
     @cached_property
     def writer(self) -> Writer:
         """The writer of its kind."""
-        return self._kind(self._target.stream, self.name, self._source)
+        return self._kind(
+            self._target.stream,
+            self.name,
+            self._source,
+        )
 
     def keep_order(self, order: OutputOrder) -> None:
         """Write records in the order of INPUT: those that wait for their turn are held on disk."""
@@ -401,7 +447,10 @@ class Output:
         return self
 
     def __exit__(
-        self, _: object, error: BaseException | None, __: object
+        self,
+        _: object,
+        error: BaseException | None,
+        __: object,
     ) -> None:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         if self._done:
@@ -476,7 +525,14 @@ class FailedFile:
                     self._earlier[_digest(line.removesuffix(b"\n"))] += 1
         no_link = 0 if is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
-        file = os.fdopen(os.open(path, flags, 0o666), "ab")
+        file = os.fdopen(
+            os.open(
+                path,
+                flags,
+                0o666,
+            ),
+            "ab",
+        )
         if not line.endswith(b"\n"):
             file.write(b"\n")
         return file
@@ -494,7 +550,11 @@ def is_device(path: Path) -> bool:
 def refuse_input(source: str, output: str) -> None:
     """Raise UsageError if OUTPUT, which holds something else, is INPUT."""
     if source != "-" and Location(source).same(output):
-        raise UsageError("is INPUT", "give another name", place=output)
+        raise UsageError(
+            "is INPUT",
+            "give another name",
+            place=output,
+        )
 
 
 def refuse_clashes(

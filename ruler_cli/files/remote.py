@@ -22,7 +22,11 @@ _GLOB = re.compile(r"[*?[]")
 class RemoteStore:
     """The file system of fsspec that an address names, and the path in it."""
 
-    def __init__(self, address: str, public: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        public: str,
+    ) -> None:
         """Open the file system; UsageError if no package opens it. `public` is the address to print."""
         self.public = public
         self._address = address

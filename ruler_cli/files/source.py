@@ -73,7 +73,11 @@ class _Positioned(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = os.pread(self._fd, len(buffer), self._offset)
+        piece = os.pread(
+            self._fd,
+            len(buffer),
+            self._offset,
+        )
         buffer[: len(piece)] = piece
         self._offset += len(piece)
         return len(piece)
@@ -171,12 +175,20 @@ class Source:
         """The first line of the text that is not blank, without a byte order mark."""
         return self.first[-1].removeprefix(BOM) if self.first else b""
 
-    def read(self, at: int, size: int) -> bytes:
+    def read(
+        self,
+        at: int,
+        size: int,
+    ) -> bytes:
         """Read bytes of the text by their offset; of a stream only those of its first line."""
         if self.fd is None:
             return self.first_line[at : at + size]
         with reading(self.name):
-            return os.pread(self.fd, size, at)
+            return os.pread(
+                self.fd,
+                size,
+                at,
+            )
 
     def keep_text(self) -> None:
         """Write the text of a stream to a temporary file."""
@@ -197,11 +209,19 @@ class Source:
             with self.location.open() as stream:
                 yield decompressed(self.name, stream)
 
-    def _spooled(self, stream: BinaryIO, head: bytes = b"") -> BinaryIO:
+    def _spooled(
+        self,
+        stream: BinaryIO,
+        head: bytes = b"",
+    ) -> BinaryIO:
         """Write `head` and the rest of a stream to a temporary file."""
         spool = self.stack.enter_context(Scratch())
         spool.write(head)
         with reading(self.name):
-            copyfileobj(stream, spool, 1 << 20)
+            copyfileobj(
+                stream,
+                spool,
+                1 << 20,
+            )
         spool.fileno()  # flushes: the file is read by its descriptor
         return spool.file

@@ -29,7 +29,11 @@ class NoRecordsError(UnreadableError):
     def for_input(self, name: str) -> ForeignError:
         """Return the error for a whole file."""
         remedy = "check the path, or leave it out: `ruler check` proposes one"
-        return ForeignError(self.reason, remedy, place=f"{name}: --set records")
+        return ForeignError(
+            self.reason,
+            remedy,
+            place=f"{name}: --set records",
+        )
 
 
 @value

@@ -100,7 +100,11 @@ def _units() -> list[float]:
     return [0.0] * _MOST_UNITS
 
 
-def measured(key: Hashable, rows: Sequence[_Ratios], groups: int) -> Measured:
+def measured(
+    key: Hashable,
+    rows: Sequence[_Ratios],
+    groups: int,
+) -> Measured:
     """Return a ratio of the first row, with the percentiles of those of the others."""
     low = high = None
     value = rows[0].get(key)
@@ -184,8 +188,20 @@ class CorrectedMean:
         return {
             "number": self._scores.number,
             "labelled": self._labelled,
-            "scores": measured("scores", rows, self._means.groups["scores"]),
-            "labels": measured("labels", rows, labelled),
-            "corrected": measured("corrected", rows, labelled),
+            "scores": measured(
+                "scores",
+                rows,
+                self._means.groups["scores"],
+            ),
+            "labels": measured(
+                "labels",
+                rows,
+                labelled,
+            ),
+            "corrected": measured(
+                "corrected",
+                rows,
+                labelled,
+            ),
             "weight": weight,
         }

@@ -96,13 +96,21 @@ def combine(
     interrupted before all calls were made, or if original rewards are missing that it is blended with.
     """
     made = PassTables(result, batch.correction(how))
-    combination = combined(made, how, single)
+    combination = combined(
+        made,
+        how,
+        single,
+    )
     if isinstance(combination, GroupError):
         return combination
     return combination.rated(batch.noise)
 
 
-def combined(made: PassTables, how: CombineSettings, single: str) -> Combined:
+def combined(
+    made: PassTables,
+    how: CombineSettings,
+    single: str,
+) -> Combined:
     """Return the scores of a group, which the noise of its batch is still to rate."""
     result = made.result
     failed_calls = sorted(result.failed_calls, key=in_order)
@@ -117,7 +125,11 @@ def combined(made: PassTables, how: CombineSettings, single: str) -> Combined:
         if table.passes >= (1 if table.each else least):
             counted.append(table)
     if not counted:
-        return _error(made.tables, failed_calls, least)
+        return _error(
+            made.tables,
+            failed_calls,
+            least,
+        )
     used, whole = _used(result, counted)
     judges = tuple([table.judge for table in used])
     criteria = _criteria(result, used)
@@ -130,9 +142,19 @@ def combined(made: PassTables, how: CombineSettings, single: str) -> Combined:
     if vetoes:
         counted = [table.vetoed(vetoes) for table in counted]
         used = [table for table in counted if table.judge in judges]
-    rollouts = _rollouts(result, used, counted, criteria, vetoes)
+    rollouts = _rollouts(
+        result,
+        used,
+        counted,
+        criteria,
+        vetoes,
+    )
     judged = [rollout.score for rollout in rollouts]
-    blend = blended(judged, result, how)
+    blend = blended(
+        judged,
+        result,
+        how,
+    )
     if isinstance(blend, GroupError):
         return blend
     level = not result.alone and (
@@ -141,7 +163,11 @@ def combined(made: PassTables, how: CombineSettings, single: str) -> Combined:
     # identical ones have one score, however it was asked for
     signalless = one_pass or level or (result.alone and len(rollouts) > 1)
     if blend != judged:
-        pairs = zip(rollouts, blend, strict=True)
+        pairs = zip(
+            rollouts,
+            blend,
+            strict=True,
+        )
         rollouts = [replace(rollout, score=score) for rollout, score in pairs]
         # scores that become equal by rewards or outcomes are no signal
         signalless = signalless or (not result.alone and one_score(blend))
@@ -219,7 +245,13 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
                 means.append(mean(values))
                 if not table.each:
                     placed += values
-            scores.append(CriterionScore(name, mean(means), tuple(placed)))
+            scores.append(
+                CriterionScore(
+                    name,
+                    mean(means),
+                    tuple(placed),
+                )
+            )
         if scores:
             criteria[distinct] = tuple(scores)
     return criteria
@@ -242,7 +274,13 @@ def _rollouts(
         label = result.rewards[i] if result.rewards else None
         scored = by_distinct.get(owner)
         if scored is None:
-            scored = _scored(result, owner, used, counted, label)
+            scored = _scored(
+                result,
+                owner,
+                used,
+                counted,
+                label,
+            )
             if owner in criteria:
                 scored = replace(scored, criteria=criteria[owner])
             if owner in vetoes:
@@ -286,7 +324,11 @@ def _scored(
             continue
         by_judge[table.judge] = score_of_judge
         if len(counted) > 1:
-            words = _explanation(score_of_judge, distinct, [table])
+            words = _explanation(
+                score_of_judge,
+                distinct,
+                [table],
+            )
             explained[table.judge] = words
     means = list[float]()
     positions = list[float]()
@@ -308,7 +350,11 @@ def _scored(
     score = mean(means)
     return RolloutValues(
         score,
-        _explanation(score, distinct, used),
+        _explanation(
+            score,
+            distinct,
+            used,
+        ),
         judge_score=score,
         spread=_spread(corrected),
         by_judge=by_judge,
@@ -338,7 +384,11 @@ def _explanation(
     best = (inf, 0, 0)
     explanation = ""
     for table in tables:
-        replies = zip(table.shown[distinct], table.cells[distinct], strict=True)
+        replies = zip(
+            table.shown[distinct],
+            table.cells[distinct],
+            strict=True,
+        )
         for (reply, position), corrected in replies:
             # equal distances may differ by rounding
             off = round(abs(corrected - score), 9)
@@ -358,7 +408,11 @@ def _error(
 
     A call that the cost cap left out goes before all others: a run with more money may score the group.
     """
-    best = max(tables, key=lambda table: table.passes, default=None)
+    best = max(
+        tables,
+        key=lambda table: table.passes,
+        default=None,
+    )
 
     def rank(call: FailedCall) -> tuple[bool, bool]:
         is_other = best is not None and call.judge != best.judge

@@ -106,7 +106,12 @@ class Figures:
         self.positions = PositionBias()
         self.criteria: dict[str, CriterionSums] = {}
 
-    def add(self, group: GroupScores, *, own_words: bool = True) -> None:
+    def add(
+        self,
+        group: GroupScores,
+        *,
+        own_words: bool = True,
+    ) -> None:
         """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
         scored = []
         scores = []
@@ -139,7 +144,9 @@ class Figures:
             self._add_criteria(scored)
 
     def _add_values(
-        self, scored: Sequence[RolloutValues], scores: Sequence[float]
+        self,
+        scored: Sequence[RolloutValues],
+        scores: Sequence[float],
     ) -> None:
         """Count the judges' own scores, the labels and the lengths."""
         numbers = self.numbers
@@ -231,7 +238,15 @@ def _by_pass(rollouts: Iterable[_Passes]) -> list[list[tuple[float, float]]]:
     numbers = set()
     for positions, scores in rollouts:
         numbers.update([len(positions), len(scores)])
-        by_rollout.append([*zip(positions, scores, strict=False)])
+        by_rollout.append(
+            [
+                *zip(
+                    positions,
+                    scores,
+                    strict=False,
+                )
+            ]
+        )
     if len(numbers) != 1:
         return []
     return [[*shown] for shown in zip(*by_rollout, strict=True)]

@@ -157,14 +157,23 @@ def parse(
     """
     text = text[-_LONGEST:]
     try:
-        return _verdict(text, labels, criteria, whole=whole)
+        return _verdict(
+            text,
+            labels,
+            criteria,
+            whole=whole,
+        )
     except (CutOffError, ScaleError):
         raise
     except DefectError:
         mended = _EXTRA_COMMA.sub(_without_comma, text)
         if whole or mended == text or len(_NAMED.findall(text)) > 1:
             raise
-        parsed = _verdict(mended, labels, criteria)
+        parsed = _verdict(
+            mended,
+            labels,
+            criteria,
+        )
         return replace(parsed, mended=True)
 
 
@@ -187,7 +196,11 @@ def _answer(text: str) -> _Answer:
         if mark is None and opened:
             raise CutOffError("the answer ended inside a thought")
         if mark is None:
-            return _Answer(begin, values, broken)
+            return _Answer(
+                begin,
+                values,
+                broken,
+            )
         start, at = mark.span()
         if mark["close"] or mark["open"]:
             if {text[start - 1 : start], text[at : at + 1]} <= _QUOTES:
@@ -219,7 +232,11 @@ def _verdict(
     listed = []
     for start, end, value in answer.values:
         bare = start < min(answer.broken, default=end)
-        entries, rest = _listed(value, labels, bare=bare)
+        entries, rest = _listed(
+            value,
+            labels,
+            bare=bare,
+        )
         if entries is not None:
             listed.append((start, end, entries, rest))
     if not listed:
@@ -233,7 +250,11 @@ def _verdict(
         if not _labels(candidate[2]).isdisjoint(labels)
     ]
     start, end, entries, rest = (asked_for or listed)[-1]
-    parsed = _checked(entries, labels, criteria)
+    parsed = _checked(
+        entries,
+        labels,
+        criteria,
+    )
     before = text[answer.begin : start]
     after = words = text[end:]
     for later, past, _ in answer.values:
@@ -326,7 +347,11 @@ def _checked(
         scored[label] = (shares, explanations[label])
         plain.update([share for share, scaled in numbers if not scaled])
     bounds = bool(plain) and plain <= {0.0, 1.0}
-    return ParsedReply(scored, bounds, unknown=unknown)
+    return ParsedReply(
+        scored,
+        bounds,
+        unknown=unknown,
+    )
 
 
 def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:

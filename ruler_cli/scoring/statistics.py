@@ -42,9 +42,27 @@ def products(rows: Iterable[Sequence[float]]) -> dict[str, float]:
     a, b = centred
     return {
         "n": len(a),
-        "aa": fsum(map(mul, a, a)),
-        "ab": fsum(map(mul, a, b)),
-        "bb": fsum(map(mul, b, b)),
+        "aa": fsum(
+            map(
+                mul,
+                a,
+                a,
+            )
+        ),
+        "ab": fsum(
+            map(
+                mul,
+                a,
+                b,
+            )
+        ),
+        "bb": fsum(
+            map(
+                mul,
+                b,
+                b,
+            )
+        ),
     }
 
 
@@ -76,7 +94,11 @@ class Concordance:
     won: float = 0
     tied: float = 0
 
-    def add(self, result: float, share: float) -> None:
+    def add(
+        self,
+        result: float,
+        share: float,
+    ) -> None:
         """Count a `share` of a pair with the `result` of its better rollout: see `won`."""
         self.pairs += share
         self.won += share * (result == 1)
@@ -123,7 +145,11 @@ def concordance(rows: Iterable[Sequence[float]]) -> Concordance:
         pairs += len(level) * len(lower)
         for score in level:
             insort(lower, score)
-    return Concordance(pairs, won, tied)
+    return Concordance(
+        pairs,
+        won,
+        tied,
+    )
 
 
 @dataclass(slots=True)
@@ -152,7 +178,11 @@ class Moments:
         mean = self.mean + off * further.number / number
         between = off * off * self.number * further.number / number
         square = self.square + further.square + between
-        return Moments(number, mean, square)
+        return Moments(
+            number,
+            mean,
+            square,
+        )
 
     @property
     def deviation(self) -> float:
@@ -182,7 +212,11 @@ class RatioSums:
     xy: float = 0.0
     yy: float = 0.0
 
-    def add(self, x: float, y: float) -> None:
+    def add(
+        self,
+        x: float,
+        y: float,
+    ) -> None:
         """Add one group."""
         self.groups += 1
         self.x += x
@@ -226,7 +260,12 @@ class LengthSums:
             return None
         below = sqrt(sums.x * self._yy)
         r = max(-1.0, min(1.0, sums.y / below)) if below else 0.0
-        return Length(sums.ratio, sums.error, r, sums.groups)
+        return Length(
+            sums.ratio,
+            sums.error,
+            r,
+            sums.groups,
+        )
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
@@ -282,7 +321,11 @@ class PositionBias:
             if size < 2:
                 continue
             mean = fsum(scores) / size
-            for number, score in zip(_bins_of(size), scores, strict=True):
+            for number, score in zip(
+                _bins_of(size),
+                scores,
+                strict=True,
+            ):
                 sums[number] += score - mean
                 counts[number] += 1
         self.groups += any(counts)
@@ -305,7 +348,15 @@ class PositionBias:
             if sums.groups:
                 error = sums.error if sums.groups > 1 else None
                 mean, number = sums.ratio, round(sums.x)
-                bins.append(PositionBin(start, stop, mean, error, number))
+                bins.append(
+                    PositionBin(
+                        start,
+                        stop,
+                        mean,
+                        error,
+                        number,
+                    )
+                )
         return tuple(bins)
 
     def corrections(self, size: int) -> tuple[float, ...]:
@@ -390,10 +441,24 @@ class Anova:
         grand = fsum(passes) / k
         between = k * fsum((item - grand) ** 2 for item in items)
         squares = []
-        for column, mean in zip(columns, passes, strict=True):
-            for y, item in zip(column, items, strict=True):
+        for column, mean in zip(
+            columns,
+            passes,
+            strict=True,
+        ):
+            for y, item in zip(
+                column,
+                items,
+                strict=True,
+            ):
                 squares.append((y - item - mean + grand) ** 2)
-        return cls(between, n - 1, fsum(squares), (n - 1) * (k - 1), k)
+        return cls(
+            between,
+            n - 1,
+            fsum(squares),
+            (n - 1) * (k - 1),
+            k,
+        )
 
     @property
     def ms_item(self) -> float:
@@ -422,7 +487,12 @@ class Noise:
     df: float = 0.0
     squares: float = 0.0
 
-    def add(self, ms_res: float, df: float, rounding: float) -> None:
+    def add(
+        self,
+        ms_res: float,
+        df: float,
+        rounding: float,
+    ) -> None:
         """Add one group's residual mean square; `rounding` is the variance of the rounding of its scores."""
         self.df += df
         self.squares += df * max(ms_res, rounding)
@@ -453,7 +523,11 @@ def rate(anova: Anova, noise: Noise) -> tuple[float, bool] | None:
     reliability = max(0.0, 1 - variance / anova.ms_item)
     if variance <= 0:
         return reliability, False
-    p = f_survival(anova.ms_item / variance, anova.df_item, df)
+    p = f_survival(
+        anova.ms_item / variance,
+        anova.df_item,
+        df,
+    )
     return reliability, p > _ALPHA
 
 
@@ -479,7 +553,11 @@ def passes_for(icc_k: float, k: float) -> int | None:
     return max(1, ceil(passes * (1 - 1e-12)))
 
 
-def f_survival(f: float, d1: float, d2: float) -> float:
+def f_survival(
+    f: float,
+    d1: float,
+    d2: float,
+) -> float:
     """Return the probability that an F variable with d1 and d2 degrees of freedom exceeds f.
 
     The cube root of χ² is nearly normal (Wilson & Hilferty 1931), with Kelley's correction for few degrees of

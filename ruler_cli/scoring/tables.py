@@ -71,7 +71,11 @@ class ScoreTable:
             cells[rollout] = [0.0] * len(cells[rollout])
             if scores[rollout] is not None:
                 scores[rollout] = 0.0
-        return replace(self, cells=cells, scores=scores)
+        return replace(
+            self,
+            cells=cells,
+            scores=scores,
+        )
 
 
 def _table(
@@ -82,7 +86,11 @@ def _table(
     shown: list[list[tuple[PassScores, int]]] = [[] for _ in result.sizes]
     rows: list[list[float]] = [[] for _ in result.sizes]
     refused = set[int]()
-    for reply, (distinct, values) in zip(passes, windows, strict=True):
+    for reply, (distinct, values) in zip(
+        passes,
+        windows,
+        strict=True,
+    ):
         refused.update(reply.unanswered)
         for position, rollout in enumerate(distinct):
             shown[rollout].append((reply, position))
@@ -144,7 +152,9 @@ class PassTables:
     """The tables of a group's passes, made once."""
 
     def __init__(
-        self, result: GroupResult, correct: Correction = UNCORRECTED
+        self,
+        result: GroupResult,
+        correct: Correction = UNCORRECTED,
     ) -> None:
         """Make a table for each judge that gave any score, by the judges' numbers."""
         self.result = result
@@ -152,7 +162,12 @@ class PassTables:
         for reply in sorted(result.pass_scores, key=in_order):
             by_judge.setdefault(reply.judge, []).append(reply)
         self.tables = [
-            _table(result, passes, correct) for passes in by_judge.values()
+            _table(
+                result,
+                passes,
+                correct,
+            )
+            for passes in by_judge.values()
         ]
 
 

@@ -56,8 +56,16 @@ def fit(
     mean = fsum(ys) / len(ys)
     highest = max(ys)
     lowest = min(ys)
-    levels = _levels(windows, rollouts, RIDGE)
-    cells = _less(windows, rollouts, levels)
+    levels = _levels(
+        windows,
+        rollouts,
+        RIDGE,
+    )
+    cells = _less(
+        windows,
+        rollouts,
+        levels,
+    )
     values = [fsum(row) / len(row) for row in cells if row]
     centre = fsum(values) / len(values)
     above = max(values) - centre
@@ -78,8 +86,21 @@ def fit(
         scores.append(score)
         adjusted.append(fitted)
     # the squares beside the windows, with and without rollouts (type II)
-    free = _levels(windows, rollouts, 0.0)
-    rest = sum(map(_square, _less(windows, rollouts, free)))
+    free = _levels(
+        windows,
+        rollouts,
+        0.0,
+    )
+    rest = sum(
+        map(
+            _square,
+            _less(
+                windows,
+                rollouts,
+                free,
+            ),
+        )
+    )
     whole = sum(_square(scores) for _, scores in windows)
     df_item = len(values) - 1
     df_rest = len(ys) - len(windows) - df_item
@@ -90,7 +111,11 @@ def fit(
         max(0, df_rest),
         len(ys) / len(values),
     )
-    return WindowFit(tuple(scores), tuple(adjusted), variance)
+    return WindowFit(
+        tuple(scores),
+        tuple(adjusted),
+        variance,
+    )
 
 
 def _levels(
@@ -105,7 +130,11 @@ def _levels(
     """
     levels = [0.0] * len(windows)
     for _ in range(_ROUNDS):
-        cells = _less(windows, rollouts, levels)
+        cells = _less(
+            windows,
+            rollouts,
+            levels,
+        )
         values = [fsum(row) / max(1, len(row)) for row in cells]
         before = levels
         levels = []
@@ -113,7 +142,12 @@ def _levels(
             rest = fsum(scores) - fsum([values[rollout] for rollout in shown])
             levels.append(rest / (len(shown) + ridge))
         moved = [
-            abs(new - old) for new, old in zip(levels, before, strict=True)
+            abs(new - old)
+            for new, old in zip(
+                levels,
+                before,
+                strict=True,
+            )
         ]
         if max(moved) < _EXACT:
             break
@@ -127,8 +161,16 @@ def _less(
 ) -> list[list[float]]:
     """Return the scores of each rollout less the levels of their windows."""
     cells: list[list[float]] = [[] for _ in range(rollouts)]
-    for (shown, scores), level in zip(windows, levels, strict=True):
-        for rollout, score in zip(shown, scores, strict=True):
+    for (shown, scores), level in zip(
+        windows,
+        levels,
+        strict=True,
+    ):
+        for rollout, score in zip(
+            shown,
+            scores,
+            strict=True,
+        ):
             cells[rollout].append(score - level)
     return cells
 

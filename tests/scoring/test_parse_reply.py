@@ -402,7 +402,7 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
     )
 
 
-SLIPS = "\"{}[],:\\\n "
+SLIPS = '"{}[],:\\\n '
 """Characters that a damage inserts: all that a mend looks at."""
 
 

@@ -42,7 +42,10 @@ class Writer(ABC):
     keeps_all = False
 
     def __init__(
-        self, stream: BinaryIO, name: str, source: Container | None
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
     ) -> None:
         """Take the stream, which stays open."""
         self.stream = stream
@@ -53,7 +56,11 @@ class Writer(ABC):
         """Take the path of an annotation; UsageError for what can only fail, before anything is sent."""
 
     @abstractmethod
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Append the record with this number (that of its Line); some numbers may be left out."""
 
     def end(self) -> None:  # noqa: B027 - lines are whole
@@ -78,7 +85,11 @@ class Container(ABC):
     takes_path = False
     log: BinaryIO | None = None
 
-    def __init__(self, name: str, most: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        name: str,
+        most: int = MAX_BYTES,
+    ) -> None:
         """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""
         self.name = name
         self.most = most
@@ -101,7 +112,9 @@ class Container(ABC):
         return list(itertools.islice(self.records(), count))
 
     def check_files(
-        self, fits: Fits, on_problem: Callable[[Problem], None]
+        self,
+        fits: Fits,
+        on_problem: Callable[[Problem], None],
     ) -> list[str]:
         """Leave out the files that hold no record of the format, and return a sentence for each.
 
@@ -113,19 +126,40 @@ class Container(ABC):
         """Return the name of a record's place in sentences, if it is not the number of its line."""
         return "" if self.unit == "line" else f"{self.unit} {number}"
 
-    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
+    def line(
+        self,
+        number: int,
+        offset: int,
+        raw: bytes,
+        size: int = 0,
+    ) -> Line:
         """Make the Line of a record of `size` bytes, also of one that was read again from its offset.
 
         One that has more bytes than allowed is not held; `raw` may be anything then.
         """
         size = size or len(raw)
         if size > self.most:
-            return Line(number, offset, b"{", self.place(number), skipped=size)
-        return Line(number, offset, raw, self.place(number))
+            return Line(
+                number,
+                offset,
+                b"{",
+                self.place(number),
+                skipped=size,
+            )
+        return Line(
+            number,
+            offset,
+            raw,
+            self.place(number),
+        )
 
     def where(self, number: int) -> str:
         """Return a sentence's name for the record with this number."""
-        return self.line(number, 0, b"").where
+        return self.line(
+            number,
+            0,
+            b"",
+        ).where
 
     def warnings(self) -> list[str]:
         """Sentences on what is not read of it, and should be known."""
@@ -137,7 +171,11 @@ def task_of(text: bytes) -> str:
     start = text.find(b"{")
     with suppress(UnreadableError, IndexError):
         for path in _TASK_PATHS:
-            span = span_at(text, path, start)
+            span = span_at(
+                text,
+                path,
+                start,
+            )
             value = parse_value(text[slice(*span)]) if span else ""
             if isinstance(value, str) and value:
                 return value

@@ -44,7 +44,11 @@ class MultiFileContainer(Container):
 
     unit = "record"
 
-    def __init__(self, source: Source, listing: Listing) -> None:
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+    ) -> None:
         """`listing` has all files, also those that hold no record."""
         super().__init__(source.name, source.most)
         self.listing = listing
@@ -83,7 +87,11 @@ class Directory(MultiFileContainer):
         self._scans = list[_FileScan]()
         self._on_problem: Callable[[Problem], None] | None = None
 
-    def _open_file(self, name: str, stack: ExitStack) -> Container:
+    def _open_file(
+        self,
+        name: str,
+        stack: ExitStack,
+    ) -> Container:
         return self._open(
             self.listing.at(name).name,
             stack,
@@ -106,12 +114,19 @@ class Directory(MultiFileContainer):
                     if _begins_object(line):
                         place = f"{name} {line.where}"
                         lines.append(
-                            replace(line, number=0, place=place, source=name)
+                            replace(
+                                line,
+                                number=0,
+                                place=place,
+                                source=name,
+                            )
                         )
         return lines
 
     def check_files(
-        self, fits: Fits, on_problem: Callable[[Problem], None]
+        self,
+        fits: Fits,
+        on_problem: Callable[[Problem], None],
     ) -> list[str]:
         """Leave out the files that hold no record of the format."""
         self._on_problem = on_problem
@@ -124,10 +139,18 @@ class Directory(MultiFileContainer):
                 notes.append(f"{name} {error.problem}")
             except UsageError as error:
                 self._left_out.add(name)
-                self._report(name, 0, error)
+                self._report(
+                    name,
+                    0,
+                    error,
+                )
         return _left_out(notes)
 
-    def _check(self, name: str, fits: Fits) -> None:
+    def _check(
+        self,
+        name: str,
+        fits: Fits,
+    ) -> None:
         """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
         objects = others = count = 0
         with ExitStack() as stack:
@@ -147,11 +170,23 @@ class Directory(MultiFileContainer):
         if count:
             raise ForeignError("is not JSON")
 
-    def _report(self, name: str, number: int, error: UsageError) -> None:
+    def _report(
+        self,
+        name: str,
+        number: int,
+        error: UsageError,
+    ) -> None:
         """Report a damaged file once."""
         if name not in self._damaged and self._on_problem is not None:
             reason = str(error.with_parts(place=""))  # the problem has it
-            self._on_problem(Problem(number, reason, b"", name))
+            self._on_problem(
+                Problem(
+                    number,
+                    reason,
+                    b"",
+                    name,
+                )
+            )
         self._damaged.add(name)
 
     def records(self) -> Iterator[Line]:
@@ -173,7 +208,11 @@ class Directory(MultiFileContainer):
                 is_known = is_first or name in self._damaged
                 if self._on_problem is None or not is_known:
                     raise
-                self._report(name, start + scan.count, error)
+                self._report(
+                    name,
+                    start + scan.count,
+                    error,
+                )
             start += scan.count
 
     def _read(self, scan: _FileScan) -> Iterator[Line]:
@@ -190,14 +229,26 @@ class Directory(MultiFileContainer):
                     line, number=number, place=place, source=scan.name
                 )
 
-    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
+    def line(
+        self,
+        number: int,
+        offset: int,
+        raw: bytes,
+        size: int = 0,
+    ) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
         behind = bisect_right(
             self._scans, number - 1, key=lambda scan: scan.start
         )
         scan = self._scans[behind - 1]
         place = f"{scan.name} {scan.unit} {number - scan.start}"
-        return Line(number, offset, raw, place, scan.name)
+        return Line(
+            number,
+            offset,
+            raw,
+            place,
+            scan.name,
+        )
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""

@@ -74,7 +74,11 @@ def shape_of(
         return DocumentShape(start, _LIST) if is_list else None
     known = None if path else _known_path(text, start)
     if known:
-        return DocumentShape(start, known, known=True)
+        return DocumentShape(
+            start,
+            known,
+            known=True,
+        )
     if opens != b"{" or (is_whole_line and not path):
         return None
     # behind a first line that is torn JSON lines may follow
@@ -100,9 +104,17 @@ def _known_path(text: bytes, start: int) -> RecordPath | None:
     """Return the known path of the records in the object that starts here; None if there is none."""
     with suppress(UnreadableError, IndexError):
         for path in KNOWN:
-            span = span_at(text, path.names, start)
+            span = span_at(
+                text,
+                path.names,
+                start,
+            )
             is_list = span is not None and text[span[0]] == ord("[")
-            is_log = path != _LOG or span_at(text, ("eval",), start)
+            is_log = path != _LOG or span_at(
+                text,
+                ("eval",),
+                start,
+            )
             if is_list and is_log:
                 return path
     return None
@@ -114,7 +126,11 @@ class ListWriter(Writer):
     form = "list"
     _between = b"[\n"
 
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Append an item."""
         self.stream.write(self._between + record.strip())
         self._between = b",\n"
@@ -127,7 +143,11 @@ class ListWriter(Writer):
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
-    def __init__(self, source: Source, shape: DocumentShape) -> None:
+    def __init__(
+        self,
+        source: Source,
+        shape: DocumentShape,
+    ) -> None:
         """Take the text, which is in a file and stays open."""
         super().__init__(source.name, source.most)
         self._source = source
@@ -141,7 +161,11 @@ class Document(Container):
         if not (path and path.by_key):  # else a record is more than bytes of it
             self.fd = source.fd
         if path == _LOG and shape.known and source.fd is not None:
-            self.log = os.fdopen(source.fd, "rb", closefd=False)
+            self.log = os.fdopen(
+                source.fd,
+                "rb",
+                closefd=False,
+            )
 
     @classmethod
     def open(cls, source: Source) -> Self | None:
@@ -155,7 +179,11 @@ class Document(Container):
                 return None
             source.keep_text()
         goes_on = bool(source.read(source.most, 1))
-        shape = shape_of(source.read(0, source.most), path, goes_on=goes_on)
+        shape = shape_of(
+            source.read(0, source.most),
+            path,
+            goes_on=goes_on,
+        )
         if shape is not None and goes_on:
             path = shape.path
             lines = path.text.replace("{}", " | to_entries[]") if path else ""
@@ -182,11 +210,23 @@ class Document(Container):
             if skip(text, end) < len(text):
                 raise UnreadableError(DAMAGED)
             if self._shape.path is None:
-                yield self.line(1, start, text[start:end])
+                yield self.line(
+                    1,
+                    start,
+                    text[start:end],
+                )
                 return
-            values = values_at(text, start, self._shape.path)
+            values = values_at(
+                text,
+                start,
+                self._shape.path,
+            )
             for number, (offset, raw) in enumerate(values, 1):
-                yield self.line(number, offset, raw)
+                yield self.line(
+                    number,
+                    offset,
+                    raw,
+                )
         except NoRecordsError as error:
             raise error.for_input(self.name) from None
         except UnreadableError as error:

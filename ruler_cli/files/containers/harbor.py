@@ -30,22 +30,39 @@ class HarborJob(MultiFileContainer):
     unit = "trial"
 
     def __init__(
-        self, source: Source, listing: Listing, trials: list[str]
+        self,
+        source: Source,
+        listing: Listing,
+        trials: list[str],
     ) -> None:
         """`trials` are directories, relative to the listing."""
         super().__init__(source, listing)
         self._trials = trials
 
     @classmethod
-    def open(cls, source: Source, listing: Listing) -> Self | None:
+    def open(
+        cls,
+        source: Source,
+        listing: Listing,
+    ) -> Self | None:
         """Open a directory of trials on this machine; None if it is none, or records at a path are in its files."""
         if source.location.remote or source.records:
             return None
         trials = find_trials(listing.names)
-        return cls(source, listing, trials) if trials else None
+        return (
+            cls(
+                source,
+                listing,
+                trials,
+            )
+            if trials
+            else None
+        )
 
     def check_files(
-        self, fits: Fits, on_problem: Callable[[Problem], None]
+        self,
+        fits: Fits,
+        on_problem: Callable[[Problem], None],
     ) -> list[str]:
         """Report the trials that cannot be read; none is left out."""
         for line in self._trials_read():
@@ -62,9 +79,18 @@ class HarborJob(MultiFileContainer):
     def _trials_read(self) -> Iterator[Line | Problem]:
         for number, trial in enumerate(self._trials, 1):
             try:
-                yield self.line(number, 0, self._record(trial))
+                yield self.line(
+                    number,
+                    0,
+                    self._record(trial),
+                )
             except UnreadableError as error:
-                yield Problem(number, str(error), b"", self.where(number))
+                yield Problem(
+                    number,
+                    str(error),
+                    b"",
+                    self.where(number),
+                )
 
     def place(self, number: int) -> str:
         """Return the trial's directory."""
@@ -83,7 +109,11 @@ class HarborJob(MultiFileContainer):
             trajectory = self._object(trial, _TRAJECTORY)
         return b'{"result": %s, "trajectory": %s}' % (raw, trajectory)
 
-    def _object(self, trial: str, file: str) -> bytes:
+    def _object(
+        self,
+        trial: str,
+        file: str,
+    ) -> bytes:
         """Return the bytes of a file that is one JSON object; UnreadableError if it is not."""
         name = str(PurePath(trial) / file)
         if name not in self.names:  # or only as a link that is not followed

@@ -22,7 +22,11 @@ class InnerRecords(Container):
     unit = "record"
     may_hold_events = True
 
-    def __init__(self, source: Container, path: str) -> None:
+    def __init__(
+        self,
+        source: Container,
+        path: str,
+    ) -> None:
         """Take a container that is open, and the path."""
         super().__init__(source.name, source.most)
         self._source = source
@@ -51,7 +55,11 @@ class InnerRecords(Container):
             any_whole = True
             for offset, raw in records:
                 number += 1
-                yield self.line(number, line.offset + offset, raw)
+                yield self.line(
+                    number,
+                    line.offset + offset,
+                    raw,
+                )
 
     def _inside(self, line: Line) -> list[tuple[int, bytes]]:
         """Return the records of a line; UnreadableError says why there are none."""
@@ -64,4 +72,10 @@ class InnerRecords(Container):
         is_whole = skip(raw, value_end(raw, start)) == len(raw)
         if not is_whole or raw[start] not in b"{[":
             raise UnreadableError(DAMAGED)
-        return list(values_at(raw, 0, self._path))
+        return list(
+            values_at(
+                raw,
+                0,
+                self._path,
+            )
+        )

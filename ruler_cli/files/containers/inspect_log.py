@@ -71,10 +71,17 @@ class InspectLogWriter(Writer):
     keeps_all = True
 
     def __init__(
-        self, stream: BinaryIO, name: str, source: Container | None
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
     ) -> None:
         """Take a log as `source`; UsageError if INPUT is none, or inspect_ai is not installed."""
-        super().__init__(stream, name, source)
+        super().__init__(
+            stream,
+            name,
+            source,
+        )
         if source is None or source.log is None:
             raise UsageError(
                 "only the scores of an Inspect log are written as .eval",
@@ -95,7 +102,11 @@ class InspectLogWriter(Writer):
         self._ruler: JsonPath = ()
         self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
 
-    def begin(self, ruler: JsonPath, on_failure: OnFailure) -> None:
+    def begin(
+        self,
+        ruler: JsonPath,
+        on_failure: OnFailure,
+    ) -> None:
         """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
         if on_failure == "drop":
             raise UsageError(
@@ -105,7 +116,11 @@ class InspectLogWriter(Writer):
             )
         self._ruler = ruler
 
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Take the annotation of a sample."""
         sample = parse(record)
         key = (str(sample["id"]), str(sample["epoch"]))
@@ -139,7 +154,11 @@ class InspectLogWriter(Writer):
                     place=self.name,
                 ) from error
             with path.open("rb") as made:
-                shutil.copyfileobj(made, self.stream, 1 << 20)
+                shutil.copyfileobj(
+                    made,
+                    self.stream,
+                    1 << 20,
+                )
 
     async def _write(self, path: Path) -> None:
         from inspect_ai import score_async
@@ -226,7 +245,12 @@ class InspectLog(Container):
         """Yield every sample."""
         for number, info in enumerate(self._samples, 1):
             raw = b"" if info.file_size > self.most else self._content(info)
-            yield self.line(number, 0, raw, info.file_size)
+            yield self.line(
+                number,
+                0,
+                raw,
+                info.file_size,
+            )
 
     def _content(self, info: Any) -> bytes:
         """Return the content of a member, decompressed; no more than the size that the archive states."""

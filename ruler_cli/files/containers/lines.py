@@ -22,7 +22,11 @@ class LinesWriter(Writer):
 
     form = "lines"
 
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Append a line."""
         self.stream.write(record.replace(b"\n", b" ") + b"\n")
 
@@ -54,7 +58,12 @@ class JsonLines(Container):
         """Yield every line that is not blank."""
         first = self._source.first if self.once else ()
         with self._source.open_text() as text:
-            yield from lines(self.name, text, self.most, first)
+            yield from lines(
+                self.name,
+                text,
+                self.most,
+                first,
+            )
 
 
 def lines(
@@ -80,10 +89,19 @@ def lines(
                     last = stream.readline(BUFFER)
                     offset += len(last)
                 size = offset - start - last.endswith(b"\n")
-                yield Line(number, start, head, skipped=size)
+                yield Line(
+                    number,
+                    start,
+                    head,
+                    skipped=size,
+                )
                 continue
             if number == 1 and raw.startswith(BOM):
                 raw = raw[3:]
                 start += 3
             if raw and not raw.isspace():
-                yield Line(number, start, raw)
+                yield Line(
+                    number,
+                    start,
+                    raw,
+                )

@@ -39,7 +39,10 @@ class Parquet(Container):
     may_hold_events = True
 
     def __init__(
-        self, name: str, stream: BinaryIO, most: int = MAX_BYTES
+        self,
+        name: str,
+        stream: BinaryIO,
+        most: int = MAX_BYTES,
     ) -> None:
         """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
         import pyarrow as pa
@@ -69,7 +72,11 @@ class Parquet(Container):
         require_pyarrow(source.name)
         remote = source.location.remote
         stream = source.stream if remote else source.seekable()
-        return cls(source.name, stream, source.most)
+        return cls(
+            source.name,
+            stream,
+            source.most,
+        )
 
     def records(self) -> Iterator[Line]:
         """Yield every row as the JSON text of one object, its keys in the order of the columns."""
@@ -84,13 +91,22 @@ class Parquet(Container):
             for piece in pieces if large else [batch]:
                 if piece.nbytes > self.most:
                     number += 1
-                    yield self.line(number, number - 1, b"{", piece.nbytes)
+                    yield self.line(
+                        number,
+                        number - 1,
+                        b"{",
+                        piece.nbytes,
+                    )
                     continue
                 with reading(self.name, *self._errors):
                     raws = objects(piece)
                 for raw in raws:
                     number += 1
-                    yield self.line(number, number - 1, raw)
+                    yield self.line(
+                        number,
+                        number - 1,
+                        raw,
+                    )
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches."""
@@ -112,4 +128,8 @@ class Parquet(Container):
                     BATCH * group.num_rows // max(1, group.total_byte_size)
                 )
                 rows = max(1, min(MAX_ROWS, fitting))
-                yield from file.iter_batches(rows, [number], use_threads=False)
+                yield from file.iter_batches(
+                    rows,
+                    [number],
+                    use_threads=False,
+                )
