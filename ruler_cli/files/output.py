@@ -574,9 +574,13 @@ def refuse_clashes(
             )
     places = [out]
     if failed is not None:
-        place = Location(str(failed))
+        name = str(failed)
+        if not failed.parent.is_dir():
+            # `Path` makes one slash of an address's two
+            name = name.replace(":/", "://", 1)
+        place = Location(name)
         endings = (".gz", ".zst", ".json", *_OTHER_ENDINGS)
-        is_plain = not (":/" in place.name or failed.is_dir())
+        is_plain = not (place.remote or failed.is_dir())
         names = {source, output, partial} - {"-"}
         taken = any(Location(name).same(place.name) for name in names)
         if taken or not is_plain or failed.name.endswith(endings):
