@@ -7,7 +7,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.cooldown import Breaker, Cooldown
@@ -72,33 +72,27 @@ _Waiting = tuple[
 lowest number of the queue."""
 
 
+@dataclass(eq=False)
 class Gate:
-    """All limits on the calls to one judge: concurrency, amounts per minute, money, cooldown and breaker."""
+    """All limits on the calls to one judge: concurrency, amounts per minute, money, cooldown and breaker.
 
-    def __init__(
-        self,
-        concurrency: AdaptiveConcurrency,
-        stop_signal: StopSignal,
-        *,
-        requests: Window,
-        tokens: Window,
-        budget: Budget,
-        estimates: Estimates,
-        cost: Cost,
-        breaker: Breaker,
-    ) -> None:
-        """Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown."""
+    Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown.
+    """
+
+    concurrency: AdaptiveConcurrency
+    stop_signal: StopSignal
+    _: KW_ONLY
+    requests: Window
+    tokens: Window
+    budget: Budget
+    estimates: Estimates
+    cost: Cost
+    breaker: Breaker
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
-        self.concurrency = concurrency
-        self.stop_signal = stop_signal
-        self.requests = requests
-        self.tokens = tokens
-        self.budget = budget
-        self.estimates = estimates
         self.budget.watchers.append(self.schedule_check)
-        self.breaker = breaker
-        self.cost = cost
         self._cooldown = Cooldown()
         self._cooling = self._reported = self._check_scheduled = False
         self.on_change: Callable[[], object] = lambda: None
