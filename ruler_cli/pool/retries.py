@@ -187,13 +187,12 @@ class Caller:
             if isinstance(wait, CallError):
                 return wait
             # without a permit, but no longer than the run goes on
-            until = gate.time() + wait
-            gate.retries.append(until)
+            gate.retrying += 1
             try:
                 with anyio.move_on_after(wait):
                     await gate.stop_signal.event.wait()
             finally:
-                gate.retries.remove(until)
+                gate.retrying -= 1
 
     async def _try(self, permit: Permit) -> Reply | CallError:
         stats = self.stats
