@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -25,9 +25,6 @@ UNSEEN = re.compile(
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 """Characters without a width of their own on a terminal, e.g. joiners and variation selectors."""
-_ESCAPED = re.compile(
-    r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))"
-)
 
 
 def safe(text: str) -> str:
@@ -71,34 +68,6 @@ def escape(character: str) -> str:
     if code < 65536:
         return f"\\u{code:04x}"
     return f"\\U{code:08x}"
-
-
-def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
-    """Return a group's key as it is printed, and as `--group` takes it back; no two keys look alike.
-
-    A key with a character that is unseen, or that the terminal does not have by `has`, becomes `$'…'`,
-    which bash, zsh and ksh turn back into the key.
-    """
-
-    def plain(text: str) -> bool:
-        return text.isprintable() and visible(text) == text and has(text)
-
-    if key and plain(key) and key == key.strip() and not key.startswith("$'"):
-        return key
-    characters = []
-    for character in key:
-        as_it_is = plain(character) and character not in "\\'"
-        characters.append(character if as_it_is else escape(character))
-    return f"$'{''.join(characters)}'"
-
-
-def parse_key(text: str) -> str:
-    """Return the key of a text of `printable_key`; text that is not `$'…'` is the key itself."""
-    if len(text) < 3 or not (text.startswith("$'") and text.endswith("'")):
-        return text
-    return _ESCAPED.sub(
-        lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1]
-    )
 
 
 def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:

@@ -23,7 +23,7 @@ from ruler_cli.judges.providers import ModelInfo, stated_limit
 from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.marks import shown_in
+from ruler_cli.prompting.pictures import shown_in
 from ruler_cli.prompting.prompt import (
     PromptLayout,
     build_layout,

@@ -33,8 +33,8 @@ from ruler_cli.runs.json_form import (
     with_members,
 )
 from ruler_cli.runs.session import Scored, annotated_records
-from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
+from ruler_cli.settings.rubric import rubric_of
 from ruler_cli.types import (
     Group,
     GroupError,

@@ -353,7 +353,7 @@ def test_live_run_beside(batch: Batch) -> None:
     cached = batch(
         "score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only"
     )
-    assert "in open batches" in cached.stderr
+    assert "ruler batch collect" in cached.stderr
     live = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m")
     assert "6 requests of this ledger are in open batches" in live.stderr
     batch("batch", "collect", "--wait")
@@ -365,7 +365,7 @@ def test_live_run_beside(batch: Batch) -> None:
     whole = batch(
         "score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only"
     )
-    assert (whole.returncode, "in open batches" in whole.stderr) == (0, False)
+    assert (whole.returncode, "batch collect" in whole.stderr) == (0, False)
 
 
 def test_hostile_provider(batch: Batch, batches: BatchServer) -> None:
