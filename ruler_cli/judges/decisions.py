@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.http_client import HttpClient
 from ruler_cli.judges.network import in_time
 from ruler_cli.judges.provider_errors import ErrorResponse, classify
 from ruler_cli.settings.keys import snake_case
@@ -20,9 +21,6 @@ from ruler_cli.types import (
     Request,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from ruler_cli.judges.http_client import HttpClient
 
 _OF_TEXT = words_of("""
 temperature top_p max_tokens max_completion_tokens max_output_tokens response_format reasoning_effort reasoning

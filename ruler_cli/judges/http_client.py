@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-import aiohttp
 from multidict import CIMultiDict
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
@@ -53,6 +52,8 @@ class HttpClient:
         body: bytes,
     ) -> Reply | CallError | ErrorResponse:
         """Post a body to a path of the endpoint."""
+        import aiohttp  # not before a call: it takes as long as all else
+
         secret = self.secret
         url = f"{self.base}/{path}{self._query}"
         try:
@@ -89,6 +90,8 @@ class HttpClient:
 
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
+        import aiohttp
+
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             # no judge is told what it said before

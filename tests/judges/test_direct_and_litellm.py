@@ -476,7 +476,7 @@ async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
 
 
 UNKNOWN = [
-    ("offlin", "did you mean `offline`.*provider/model"),
+    ("offlin", "provider/model.*`offline`"),
     ("opnai/o3", "no such provider or model"),
     ("gpt4o", "no such provider or model"),
     ("qqqqqqqq/x", "no such provider or model; write provider/model"),
