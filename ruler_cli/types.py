@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from operator import attrgetter
@@ -1085,6 +1085,12 @@ class JudgeWait:
     seconds: float
 
 
+_SUMMED = words_of(
+    "in_flight limit queued retrying requests_per_minute tokens_per_minute"
+)
+"""Numbers of a pool that add up."""
+
+
 @value
 class Status:
     """The state of the pool at one moment.
@@ -1115,21 +1121,12 @@ class Status:
         parts: Sequence[Status],
     ) -> Status:
         """Return the sum of several, with the longest wait of any, and of all for one judge."""
-        longest = max(
-            parts,
-            key=lambda status: (status.waiting, status.why),
-            default=cls(),
-        )
+        longest = max(parts, key=attrgetter("waiting", "why"), default=cls())
         waits = [wait for status in parts for wait in status.waits]
-        waits.sort(key=lambda wait: wait.seconds)
-        rates = ("requests_per_minute", "tokens_per_minute")
-        summed = ("in_flight", "limit", "queued", "retrying", *rates)
-        return cls(
-            **{name: sum(getattr(s, name) for s in parts) for name in summed},
-            waiting=longest.waiting,
-            why=longest.why,
-            waits=tuple({wait.judge: wait for wait in waits}.values()),
-        )
+        waits.sort(key=attrgetter("seconds"))
+        longest_waits = {wait.judge: wait for wait in waits}
+        sums = {name: sum(map(attrgetter(name), parts)) for name in _SUMMED}
+        return replace(longest, **sums, waits=tuple(longest_waits.values()))
 
 
 class Observer:

@@ -145,6 +145,10 @@ class AnswerFormat:
         return replace(self, thinking=max(thinking, self.thinking))
 
 
+WORDLESS = AnswerFormat(("text",), "", merged=True)
+"""The format of a judge that writes nothing; there is no other."""
+
+
 @dataclass(slots=True)
 class ChatJudge(Judge):
     """A judge behind chat completions; `answer_format` changes with its refusals and replies."""

@@ -13,14 +13,13 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.chat_completions import AnswerFormat, first_format
-from ruler_cli.judges.decisions import (
-    ROUTES,
-    DecisionJudge,
-    Route,
-    refuse_parameters,
+from ruler_cli.judges.chat_completions import (
+    WORDLESS,
+    AnswerFormat,
+    first_format,
 )
-from ruler_cli.judges.http_client import HttpClient, HttpJudge
+from ruler_cli.judges.decisions import ROUTES, Route, refuse_parameters
+from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
     EMBEDDED,
@@ -372,6 +371,8 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     """The answer format that a judge is asked for first; no key is needed."""
+    if settings.typed:
+        return WORDLESS
     base = (address_of(settings) or LOCAL) if _is_direct(settings) else None
     if base is not None:
         check_address(base)
@@ -379,7 +380,11 @@ def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
 
 
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
-    """Resolve a judge whose cached replies alone count; UsageError for its address."""
+    """Resolve a judge whose cached replies alone count; UsageError if none is ever cached, or for its address."""
+    if is_embedded(settings):
+        problem = "the ledger keeps none of its replies"
+        remedy = "name a judge whose replies it holds, with -m"
+        raise UsageError(problem, remedy, place=f"judge {settings.model}")
     if base := address_of(settings):
         check_address(base)
     model = model_of(settings)
@@ -405,23 +410,16 @@ def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
         headers["api-key"] = end.key
     elif end.key:
         headers["Authorization"] = f"Bearer {end.key}"
-    secret = (*secret_texts(settings.params), end.key or "")
-    client = HttpClient(
-        end.base,
-        headers | wire.headers,
-        wire.query,
-        settings.timeout,
-        secret,
-    )
-    if settings.typed:
-        return DecisionJudge(end.model, wire.body, client, _route(settings))
     return HttpJudge(
         end.model,
         settings.timeout,
         wire.body,
         answer_format_of(settings),
-        client.secret,
-        client=client,
+        (*secret_texts(settings.params), end.key or ""),
+        base=end.base,
+        headers=headers | wire.headers,
+        query=wire.query,
+        route=_route(settings) if settings.typed else None,
     )
 
 
