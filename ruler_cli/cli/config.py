@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -23,10 +22,7 @@ from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import JudgeSettings, ledger_path
 from ruler_cli.settings.options import Options
 from ruler_cli.settings.parameters import params_of
-from ruler_cli.types import shorten
 
-_VALUE = 36
-"""Characters of a value that are printed: three columns fit a terminal of 80."""
 _JUDGE_FACTS = (
     "via",
     "price",
@@ -110,9 +106,9 @@ def _facts(ctx: Any, options: Options, *, every: bool) -> dict[str, Any]:
         fact = {"value": value, "from": origin.place}
         if every:
             fact["help"] = setting_of(name).help
-        stated = value not in (None, False, [])
-        named = name in names or origin.rank
-        if every or (stated and named):
+        if every or (
+            value not in (None, False, []) and (name in names or origin.rank)
+        ):
             shown[long_name(name)] = fact
     judges = judges_of(options) if "model" in names else []
     file = options.file
@@ -166,9 +162,7 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
         "key_set": key and bool(os.environ.get(key)),
         "params": _params(judge.params),
         **{name: getattr(judge, name) for name in _JUDGE_FACTS},
-        "from": f"{file.name} [judges.{judge.name}]"
-        if file and judge.name
-        else None,
+        "from": file and judge.name and f"{file.name} [judges.{judge.name}]",
     }
 
 
@@ -179,19 +173,15 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     rows = [[facts["command"], "value", "from", ""]]
     for name, option in facts["options"].items():
         value = one_line(_text(option["value"]))
-        if sys.stdout.isatty():  # a program wants it whole
-            value = shorten(value, _VALUE)
-        help_text = option.get("help", "")
-        rows.append([name, value, option["from"], help_text])
+        rows.append([name, value, option["from"], option.get("help", "")])
     yield ""
     yield from columns(rows)
     for judge in facts["judges"]:
         yield ""
-        place = f" ({judge['from']})" if judge["from"] else ""
-        yield f"judge {judge['name']}{place}"
-        for name, value in judge.items():
-            if name not in ("name", "from") and value not in (None, []):
-                yield f"  {name:<12}{_text(value)}"
+        name, place = judge.pop("name"), judge.pop("from")
+        yield f"judge {name}" + (f" ({place})" if place else "")
+        shown = [(f"  {key}", _text(value)) for key, value in judge.items()]
+        yield from columns([row for row in shown if row[1]])
     if facts["named_judges"]:
         yield ""
         yield f"judges of the file: {_text(facts['named_judges'])}"

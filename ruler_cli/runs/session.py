@@ -67,10 +67,6 @@ _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
-_TWO_SCALES = (
-    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
-    "--set standardize=false does not"
-)
 _UNSURE = GroupError(
     "reply",
     "the judge gave only 0 and 1, and later left that scale, so that they may stand on another one",
@@ -250,10 +246,6 @@ class ScoringSession:
         self.summary.total = total
         self.observer.started(total)
         self._begun = True
-        settings = self.settings
-        unstated = settings.combine.standardize is None
-        if unstated and settings.combining.standardize:
-            self.observer.note(_TWO_SCALES)
         self.stop_if_too_many()
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
@@ -285,7 +277,12 @@ class ScoringSession:
             return False
         if self.coverage.enough:
             self._warn(*self.coverage.report())
-        self._warn_of_scales()
+        for label, judge in zip(self.names, self.panel.judges, strict=True):
+            if judge.scale.left > 1 and label not in self._on_other_scale:
+                self._on_other_scale.add(label)
+                self._warn(
+                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                )
         summary = self.summary
         summary.groups += 1
         summary.kept += result.cached
@@ -489,14 +486,6 @@ class ScoringSession:
     def _warn(self, *sentences: str) -> None:
         for sentence in sentences:
             self.observer.warn(sentence)
-
-    def _warn_of_scales(self) -> None:
-        for label, judge in zip(self.names, self.panel.judges, strict=False):
-            if judge.scale.left > 1 and label not in self._on_other_scale:
-                self._on_other_scale.add(label)
-                self._warn(
-                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
-                )
 
     def digests(self, group: Group) -> Digests:
         """Count the rubric of a group; return the digests of what made its scores."""

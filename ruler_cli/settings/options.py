@@ -127,16 +127,6 @@ class CommandSettings(Section):
         str | None,
         PerRun("Key of the group to show in full.", "KEY"),
     ] = None
-    pass_: Annotated[
-        int,
-        Within(1),
-        PerRun("Number of the pass over the group.", "P"),
-    ] = 1
-    window: Annotated[
-        int,
-        Within(1),
-        PerRun("Number of the window of that pass.", "W"),
-    ] = 1
     page: Annotated[
         str | None,
         PerRun(
