@@ -37,7 +37,6 @@ from ruler_cli.types import (
     Request,
     Secret,
     clean,
-    content_of,
 )
 
 Form = Literal["keyed", "list", "json", "text"]
@@ -276,10 +275,11 @@ def messages(
         system = request.keyed_system or system
     if how.merged:
         begin = f"{system}\n\n"
-        pictures = (
-            (len(begin) + at, picture) for at, picture in request.pictures
-        )
-        content = content_of(begin + request.user, tuple(pictures))
+        content = request.content
+        if isinstance(content, str):
+            content = begin + content
+        else:
+            content = [{"type": "text", "text": begin}, *content]
         return [{"role": "user", "content": content}]
     return [
         {"role": "system", "content": system},

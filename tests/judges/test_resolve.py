@@ -39,12 +39,6 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_parameters_of_offline() -> None:
-    """The offline judge takes no parameters."""
-    with pytest.raises(UsageError, match="judge offline: takes no parameters"):
-        resolve(JudgeSettings("offline", name="mine", params={"a": 1}))
-
-
 ADDRESSES = {
     "http://h/v1": "http://h/v1",
     " http://h/v1/ ": "http://h/v1",
