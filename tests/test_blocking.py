@@ -113,7 +113,6 @@ async def test_in_an_event_loop(server: JudgeServer) -> None:
     with pytest.raises(UsageError, match="open in another event loop"):
         await anext(blocking.score_groups(GROUPS))
     await blocking.close()
-    await blocking.close()
     assert blocking.summary().scored == 3
 
 
@@ -131,10 +130,7 @@ async def test_open_and_close() -> None:
             await scorer.open()
         assert not (await scorer.score(GROUPS[0])).failed
         await asyncio.gather(scorer.close(), scorer.close())
-        await scorer.close()
         assert scorer.summary().scored == 1
-        with pytest.raises(UsageError, match="is not open"):
-            await scorer.score(GROUPS[0])
 
 
 def test_loop_that_ends(

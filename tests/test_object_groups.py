@@ -34,26 +34,10 @@ from ruler_cli import (
 )
 from ruler_cli.runs.json_form import member
 from ruler_cli.runs.objects import ObjectReader
-from tests.conftest import Ruler, group, rollout, write
+from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
-
-
-@pytest.mark.anyio
-async def test_single(server: JudgeServer) -> None:
-    """`AskSettings(single="score")` alone gives a lone rollout a score that counts."""
-    judge = JudgeSettings("openai/good", server.base)
-    settings = ScoreSettings(
-        judge=judge, ask=AskSettings(single="score", passes=2), ledger=None
-    )
-    async with Scorer(settings) as scorer:
-        judged = await scorer.score({"trajectories": [rollout(0.7)]})
-    assert (judged.scores, judged.tied, judged.fields["passes"]) == (
-        (0.7,),
-        False,
-        2,
-    )
 
 
 @pytest.mark.parametrize(

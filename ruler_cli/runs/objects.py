@@ -8,6 +8,7 @@ changes is set in a copy of the object itself.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -156,8 +157,8 @@ class ObjectReader:
             reference=settings.reference or "",
         )
         self._readers = dict[frozenset[tuple[str, Any]], Reader]()
-        self._without_outcome = 0 if settings.outcome is None else _FIRST
-        """First groups that may still lack an outcome, if its path is named; then it is wrong."""
+        self._may_lack = math.inf if settings.outcome is None else _FIRST
+        """Groups that may still lack an outcome, if its path is named; then it is wrong."""
 
     def read(
         self,
@@ -185,22 +186,16 @@ class ObjectReader:
         except RecursionError:
             problem = "holds itself, or is nested too deeply"
             raise WrongShapeError(problem, "flatten it", place=name) from None
-        if self._without_outcome:
-            self._look_for_outcome(read)
-        return read
-
-    def _look_for_outcome(self, group: Group) -> None:
-        """Raise UsageError if none of the first groups has an outcome."""
-        if any(rollout.outcome is not None for rollout in group.rollouts):
-            self._without_outcome = 0
-        elif self._without_outcome > 1:
-            self._without_outcome -= 1
-        else:
+        if any(rollout.outcome is not None for rollout in read.rollouts):
+            self._may_lack = math.inf
+        self._may_lack -= 1
+        if self._may_lack < 1:
             raise UsageError(
                 f"none of the first {_FIRST} groups has it",
                 "check the path",
                 place=f"--outcome {self._settings.outcome}",
             )
+        return read
 
     def _group(self, group: G, index: int, name: str) -> ObjectGroup[G]:
         shape: Literal["list", "record", "holder"] = "holder"
@@ -236,9 +231,10 @@ class ObjectReader:
             key = None
             for stated in (value, *value["trajectories"][:1]):
                 key = key or first_at(stated, *_KEYS)
-            pairs = zip(record.rollouts, items, strict=True)
-            rollouts = tuple([_shown(*pair, reader.format) for pair in pairs])
-            records = [replace(record, rollouts=rollouts)]
+            rollouts = list[Rollout]()
+            for rollout, item in zip(record.rollouts, items, strict=True):
+                rollouts += _shown([rollout], item)
+            records = [replace(record, rollouts=tuple(rollouts))]
         else:
             reader = self._reader(items, name)
             key = _key(reader.format, items[0].parsed)
@@ -319,18 +315,15 @@ def _record(reader: Reader, item: _Item, index: int, *, whole: bool) -> Record:
     record = read[0]
     if whole and single and len(record.rollouts) == 1:
         raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
-    rollouts = [_shown(rollout, item, form) for rollout in record.rollouts]
-    return replace(record, rollouts=tuple(rollouts))
+    return replace(record, rollouts=tuple(_shown(record.rollouts, item)))
 
 
-def _shown(rollout: Rollout, item: _Item, form: Format) -> Rollout:
-    """Return a rollout as it is judged: with an error if a member that the judge may be shown has no JSON form."""
-    # a signature names the members of a format
-    paths = form.shown.split("`")[1::2] if item.lost else ()
-    names = _SHOWN.union([path.partition(".")[0] for path in paths])
-    for name in names & item.lost.keys():
-        rollout = replace(rollout, error=item.lost[name])
-    return rollout
+def _shown(rollouts: Sequence[Rollout], item: _Item) -> list[Rollout]:
+    """Return rollouts as they are judged: with an error if a member that the judge may be shown has no JSON form."""
+    errors = [item.lost[name] for name in _SHOWN & item.lost.keys()]
+    if not errors:
+        return [*rollouts]
+    return [replace(rollout, error=errors[0]) for rollout in rollouts]
 
 
 def _with_rubric(group: ObjectGroup[G], rubric: Standards) -> ObjectGroup[G]:
@@ -490,9 +483,8 @@ def judged_group(
     for item, new, of_item in zip(group.items, changes, notes, strict=True):
         trajectories += of_item
         lacks_score = all(note["score"] is None for note in of_item)
-        lacks_reward = on_failure == "null" or "reward" not in item.parsed
         # its reward is a number by its type, as in ART, whose training and logging fail at None
-        if item.is_object and lacks_score and lacks_reward:
+        if item.is_object and lacks_score and on_failure == "null":
             if not isinstance(scores, GroupError):
                 place = f"trajectory {len(trajectories)}"
                 why = of_item[0]["reason"]
@@ -519,9 +511,7 @@ def judged_group(
 
 
 def _notes(
-    form: Format,
-    changes: dict[str, Any],
-    annotated: Sequence[Annotated],
+    form: Format, changes: dict[str, Any], annotated: Sequence[Annotated]
 ) -> list[dict[str, Any]]:
     """Return what the changes of a record say of each rollout."""
     notes = list[Mapping[str, Any]]()
