@@ -301,7 +301,6 @@ async def test_settings_that_cannot_be(
 ) -> None:
     """Settings that contradict one another, or that say how a file is read, are refused before a call."""
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
         ({"combine": CombineSettings(min_passes=2)}, "--set min_passes"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
