@@ -67,7 +67,7 @@ OURS = {
     f"{S} --rubric rubric.txt": "--rubric rubric.txt: looks like a file name; write @rubric.txt",
     f"{S} -m offline --format artt": "--format artt: no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; their keys: ",
-    f"{S} -m offlin": "judge offlin: no such provider or model; did you mean `offline`? ",
+    f"{S} -m offlin": "judge offlin: no such provider or model; write provider/model, e.g. anthropic/…, `offline`",
     f"{S} -m a,b": "judge a,b: no such provider or model; ",
     f"{S} -m http://h/v1": "or use --api-base for an endpoint of your own",
     f"{S} -m anthropic": "judge anthropic: no such provider or model; ",
