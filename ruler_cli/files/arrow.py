@@ -158,8 +158,9 @@ class TableWriter(Writer):
             self._types[field.name] = pa.null()
         if schema is not None:
             self._metadata |= schema.metadata or {}
-        # what pandas notes of columns may hold no more
-        self._metadata.pop(b"pandas", None)
+        # what they note of columns may hold no more
+        for key in (b"pandas", b"huggingface"):
+            self._metadata.pop(key, None)
         self._spool = Scratch()
         # a run that stops never calls `end`
         weakref.finalize(self, self._spool.close)
