@@ -8,8 +8,6 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.files.values import is_list, lookup
-from ruler_cli.formats.paths import LISTS
 from ruler_cli.formats.reader import Reader
 from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.results.record import (
@@ -87,35 +85,6 @@ class AnnotationReader:
             rollouts,
         )
 
-    def values_at(
-        self,
-        group: Group,
-        path: str,
-    ) -> list[Any]:
-        """Return the value at a path of each part of a rollout; None if it is absent.
-
-        UsageError for a record with values of which it is not clear to which rollouts they belong.
-        """
-        form = self.reader.format
-        values = []
-        for record in group.records:
-            whole = self.value(record)
-            shared = form.listed and not LISTS.search(path)
-            value = lookup(whole, path) if shared else None
-            if is_list(value):
-                # else it is of all rollouts
-                several = record.parts > 1
-                shared = not several and len(value) != len(record.rollouts)
-            for part in record.rollouts:
-                if shared:
-                    values.append(value)
-                    continue
-                try:
-                    values.append(self.reader.values(whole, part).at(path))
-                except UnreadableError as error:
-                    raise UsageError(f"{record.line.where} {error}") from None
-        return values
-
     def _rollout(self, parts: list[_Part]) -> RolloutRecord:
         """Read a rollout; the annotation of its first part counts, and the end of the last one."""
         annotation = parts[0][2] | {"ended": parts[-1][2].get("ended")}
@@ -152,11 +121,7 @@ class AnnotationReader:
         return label_of(outcome), "given" if self._at_path else "outcome"
 
 
-def refuse_unannotated(
-    name: str,
-    groups: int,
-    unmarked: int,
-) -> None:
+def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
     """Raise UsageError if no group of the file `name` has ever been scored."""
     if groups == unmarked:
         raise UsageError(
