@@ -19,9 +19,8 @@ from ruler_cli.pool.limits import (
     AdaptiveConcurrency,
     Budget,
     ConcurrencyLimit,
-    Window,
 )
-from ruler_cli.pool.retries import Caller, RetryBudget
+from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -93,22 +92,6 @@ def test_some_never_answered() -> None:
         return len(replies)
 
     assert virtually(main) == 2700
-
-
-def test_larger_than_the_limit() -> None:
-    """A request larger than the limit goes alone a minute after the last, not ten minutes."""
-    window = Window(1000)
-    window.take(0.0, 10_000)
-    assert 60 <= window.wait(0.0, 10_000) < 61
-    window.take(61.0, 10)
-    assert window.wait(64.0, 10) == 0
-
-
-def test_server_wait_is_no_retry_time() -> None:
-    """A 503 that asks for ten minutes does not use up a call's own deadline."""
-    tries = RetryBudget(2, 60.0)
-    asked = CallError("transport", "maintenance", "call", retry_after=600.0)
-    assert tries.wait(asked, 0.1, 0.5) is not None
 
 
 def test_outage_that_is_waited_for(

@@ -11,7 +11,7 @@ from typing import TypeVar
 from ruler_cli.judges.resolve import with_picture_support
 from ruler_cli.judging.exchange import Answer, Overflow, ask_questions, exchange
 from ruler_cli.judging.panel import PanelJudge
-from ruler_cli.pool.engine import ByteLimit, together
+from ruler_cli.pool.engine import together
 from ruler_cli.pool.limits import Allowance, Budget
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
@@ -51,9 +51,6 @@ _FOR_GOOD = words_of("refused too_long input interrupted budget")
 _LAYOUTS = 2
 """Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
 another number of tokens for its length, so one may not be enough."""
-_HELD = 32 << 20
-"""Bytes of prompts that the requests of a group hold while they wait: the passes over a large group come to
-many times its text."""
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
@@ -109,12 +106,9 @@ class GroupRun:
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
         self.missing: list[tuple[int, Request]] = []
-        self.measured = False
-        self.asked = False
-        self.asked_now = False
+        self.measured = self.asked = self.asked_now = False
         self.seconds = 0.0
         self.served = set[str]()
-        self.held = ByteLimit(_HELD)
         self.allowance = Allowance()
         self._escalated_to: int | None = None
 
@@ -172,7 +166,7 @@ class GroupRun:
         pass_scores = sorted(self.pass_scores, key=in_order)
         failed_calls = sorted(self.failed_calls, key=in_order)
         settings = self.runner.settings
-        group = self.group
+        rollouts = self.group.rollouts
         numbers = {scores.judge for scores in pass_scores}
         # without scores, every judge that was asked
         scored = [
@@ -183,20 +177,18 @@ class GroupRun:
         layouts = [judge.layout for judge in scored if judge.layout]
         layout = max(layouts, key=lambda candidate: candidate.shortening)
         # a verifier passed it: by the path that the user named, else by the reward if asked
-        outcomes: list[bool | None] = [None] * len(group.rollouts)
+        outcomes: list[bool | None] = [None] * len(rollouts)
         if settings.input.outcome is not None:
-            outcomes = [passed(rollout.outcome) for rollout in group.rollouts]
+            outcomes = [passed(rollout.outcome) for rollout in rollouts]
         elif settings.combine.order_by_outcome:
-            outcomes = [passed(rollout.reward) for rollout in group.rollouts]
-        rewards = [number(rollout.reward) for rollout in group.rollouts]
+            outcomes = [passed(rollout.reward) for rollout in rollouts]
+        rewards = [number(rollout.reward) for rollout in rollouts]
+        faults = []
+        for at, rollout in enumerate(rollouts):
+            faults.append(rollout.error or layout.faults.get(at, ""))
         return GroupResult(
             owner=layout.owner,
-            faults=tuple(
-                [
-                    rollout.error or layout.faults.get(at, "")
-                    for at, rollout in enumerate(group.rollouts)
-                ]
-            ),
+            faults=tuple(faults),
             sizes=layout.sizes,
             pass_scores=tuple(pass_scores),
             failed_calls=tuple(failed_calls),
@@ -206,8 +198,8 @@ class GroupRun:
             judges=len(self.panel),
             windows=max([judge.windows for judge in scored]),
             escalated_to=self._escalated_to,
-            rewards=_by_member(group.rollouts, rewards),
-            outcomes=_by_member(group.rollouts, outcomes),
+            rewards=_by_member(rollouts, rewards),
+            outcomes=_by_member(rollouts, outcomes),
             seconds=self.seconds,
             cached=self.asked and not self.asked_now,
             used=tuple([judge.used for judge in self.judges]),
@@ -245,21 +237,19 @@ class _JudgePasses:
         """
         state = None
         error = None
-        further = 0
-        while True:
+        for further in range(_LAYOUTS + 1):
             parts = self._parts(range(1))
             if not parts:
-                if error is None:
-                    error = why_unaskable(
-                        self._run.group, self._laid_out(), self._ask
-                    )
+                layout = self._laid_out()
+                error = error or why_unaskable(
+                    self._run.group, layout, self._ask
+                )
                 failed = FailedCall(self.number, 0, 0, error)
                 self._run.failed_calls.append(failed)
                 return
             answer = await self._answer(parts[0], state)
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
                 break
-            further += 1
             state = answer.state
             error = answer.error
             if not error.cut:
@@ -271,9 +261,7 @@ class _JudgePasses:
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
             return
-        others = [*parts[1:], *self._parts(range(1, self.passes))]
-        if others:
-            await self._ask_all(others)
+        await self._ask_all([*parts[1:], *self._parts(range(1, self.passes))])
 
     def _count_passes(
         self,
@@ -314,12 +302,10 @@ class _JudgePasses:
         if self.layout is None:
             run = self._run
             ask = self._ask
-            same = (
-                judge.layout
-                for judge in run.judges
-                if judge.layout and judge._ask == ask
-            )
-            self.layout = next(same, None) or build_layout(run.group, ask)
+            for judge in run.judges:
+                if judge._ask == ask:
+                    self.layout = self.layout or judge.layout
+            self.layout = self.layout or build_layout(run.group, ask)
             coverage = run.runner.coverage
             if coverage and not (run.measured or coverage.enough):
                 coverage.add(run.group, self.layout)
@@ -340,17 +326,8 @@ class _JudgePasses:
         return parts
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
-        sizes = self._laid_out().sizes
-        held = self._run.held
-
         async def ask(part: RequestPart) -> None:
-            size = sum([sizes[at] for at in part.distinct])
-            await held.enter(size)
-            try:
-                answer = await self._answer(part)
-            finally:
-                held.leave(size)
-            await self._take(part, answer)
+            await self._take(part, await self._answer(part))
 
         await together([partial(ask, part) for part in parts])
 
@@ -386,16 +363,12 @@ class _JudgePasses:
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
         run = self._run
+        runner = run.runner
         scaled = partial(exchange, scale=self._judge.scale)
         asked = ask_questions if self._ask.by_probability else scaled
         again = False
         while True:
-            steps = asked(
-                self._laid_out(),
-                self._ask,
-                part,
-                state,
-            )
+            steps = asked(self._laid_out(), self._ask, part, state)
             cached = True
             try:
                 request = next(steps)
@@ -403,20 +376,19 @@ class _JudgePasses:
                     reply = await self._judge.call(
                         request, again=again, allowance=run.allowance
                     )
-                    if reply is UNANSWERED and request.kept:
-                        request = steps.send(reply)
-                        continue
-                    if reply is UNANSWERED:
-                        run.missing.append((self.number, request))
-                    cached = cached and reply.cached
-                    self._count(reply)
-                    if run.runner.on_reply is not None:
-                        run.runner.on_reply(run.group, reply)
+                    # without a reply that may be kept, what there is counts
+                    if reply is not UNANSWERED or not request.kept:
+                        if reply is UNANSWERED:
+                            run.missing.append((self.number, request))
+                        cached = cached and reply.cached
+                        self._count(reply)
+                        if runner.on_reply is not None:
+                            runner.on_reply(run.group, reply)
                     request = steps.send(reply)
             except StopIteration as end:
                 answer: Answer = end.value
             failed = cached and isinstance(answer, GroupError)
-            if again or not (failed and run.runner.settings.retry_failed):
+            if again or not (failed and runner.settings.retry_failed):
                 return answer
             again = True
 
@@ -439,13 +411,12 @@ def _by_member(
     rollouts: Sequence[Rollout], values: Sequence[T | None]
 ) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
-    pairs = list(zip(rollouts, values, strict=True))
-    last = {
-        rollout.member: value for rollout, value in pairs if value is not None
-    }
-    return tuple(
-        [
-            value if rollout.member is None else last.get(rollout.member)
-            for rollout, value in pairs
-        ]
-    )
+    last = {}
+    for rollout, value in zip(rollouts, values, strict=True):
+        if value is not None:
+            last[rollout.member] = value
+    result = []
+    for rollout, value in zip(rollouts, values, strict=True):
+        parted = rollout.member is not None
+        result.append(last.get(rollout.member) if parted else value)
+    return tuple(result)

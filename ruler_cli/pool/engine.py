@@ -216,34 +216,13 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class ByteLimit:
-    """Counts bytes that are held; an item that would pass the limit waits, unless nothing is held."""
-
-    def __init__(self, limit: int) -> None:
-        """At most `limit` bytes, or one thing that is larger."""
-        self._limit = limit
-        self._held = 0
-        self._left = asyncio.Event()
-
-    async def enter(self, size: int) -> None:
-        """Wait until there is room for so much, and take it."""
-        while self._held and self._held + size > self._limit:
-            self._left.clear()
-            await self._left.wait()
-        self._held += size
-
-    def leave(self, size: int) -> None:
-        """Give it back."""
-        self._held -= size
-        self._left.set()
-
-
 async def together(
     work: Sequence[Callable[[], Coroutine[Any, Any, None]]],
 ) -> None:
     """Run all of it at once; one alone needs no task. The first error ends the others."""
-    if len(work) == 1:
-        await work[0]()
+    if len(work) < 2:
+        for task in work:
+            await task()
         return
     with unwrapped():
         async with asyncio.TaskGroup() as tasks:
