@@ -206,7 +206,6 @@ class ComparisonView:
         yield "scores", apart
         in_a, in_b = paired["alone"]
         left_out = {
-            "with different rollouts": paired["unlike"],
             "only in A": in_a,
             "only in B": in_b,
             "without scores of both": paired["groups"] - figures["groups"],

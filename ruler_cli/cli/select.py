@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _LEFT_OUT = """
 {unscored:group} without a score left out
 {unreadable:line} not readable
-{0.no_pair:group} without a pair
-{0.left_out:rollout} that cannot be written
 """
 
 
@@ -117,9 +115,18 @@ def _run(options: Options, source: str, output: str) -> int:
     groups = count(counts["groups"], "group")
     rollouts = count(counts["rollouts"], "rollout")
     kept = f"{counts['kept groups']} of {groups}, {counts['kept rollouts']} of {rollouts} kept"
+    sentences = [kept, *lines(_LEFT_OUT, counts)]
     if pairs is not None:
-        kept = f"{count(pairs.pairs, 'pair')} written, from {groups}"
-    console.note("; ".join([kept, *lines(_LEFT_OUT, counts, pairs)]))
+        sentences[0] = f"{count(pairs.pairs, 'pair')} written, from {groups}"
+        reasons = {
+            "groups without a pair": pairs.no_pair,
+            "rollouts that cannot be written": pairs.left_out,
+        }
+        for what, counted in reasons.items():
+            if counted:
+                named = [f"{why} {number}" for why, number in counted.items()]
+                sentences.append(f"{what}: {', '.join(named)}")
+    console.note("; ".join(sentences))
     return 1 if counts["unreadable"] else 0
 
 

@@ -137,18 +137,16 @@ class ComparedGroup:
 
 
 class LeftOutGroup(NamedTuple):
-    """A group that is not compared; `side` is the file (0 or 1) that alone has its key, else its rollouts differ."""
+    """A group of the file `side` (0 or 1) that is not compared: the other has no group of its key and rollouts."""
 
     key: str
-    side: int | None = None
+    side: int
 
     @property
     def sentence(self) -> str:
         """The group and the reason."""
-        reason = "its rollouts differ between the files"
-        if self.side is not None:
-            reason = f"only in the {('first', 'second')[self.side]} file"
-        return f"group {self.key!r} left out: {reason}"
+        here, there = (("first", "second"), ("second", "first"))[self.side]
+        return f"group {self.key!r} of the {here} file left out: the {there} has none with its key and rollouts"
 
 
 _Waiting = defaultdict[Any, deque[DigestedGroup]]
@@ -181,15 +179,9 @@ def pair_groups(
                 waiting[1 - side][content] = alike
             pair = (match, digested) if side else (digested, match)
             yield _paired(*pair)
-    keys = (Counter[str](), Counter[str]())
-    for counts, groups in zip(keys, waiting, strict=True):
+    for side, groups in enumerate(waiting):
         for (key, _), left in groups.items():
-            counts[key] += len(left)
-    for key in dict.fromkeys([*keys[0], *keys[1]]):
-        unlike = min(keys[0][key], keys[1][key])
-        yield from [LeftOutGroup(key)] * unlike
-        for side, counts in enumerate(keys):
-            yield from [LeftOutGroup(key, side)] * (counts[key] - unlike)
+            yield from [LeftOutGroup(key, side)] * len(left)
 
 
 def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
@@ -228,11 +220,10 @@ class Comparison:
         self.files = files
         self._on_left_out = on_left_out
         self._agreement = AgreementBuilder("A", "B")
-        self._unlike = ""
         self._differing = Best[ComparedGroup](LISTED)
         self._counts = Counter[str]()
         # by the file that alone has them
-        self._left_out = Counter[int | None]()
+        self._left_out = [0, 0]
         # of both judges, on the rollouts that both scored
         self._order = Counter[str](pairs=0, against=0, tied=0)
         self._scores = (array("d"), array("d"))
@@ -257,8 +248,6 @@ class Comparison:
                 self._add(group)
                 yield group
                 continue
-            if group.side is None:
-                self._unlike = self._unlike or f"; {group.sentence}"
             self._left_out[group.side] += 1
             self._on_left_out(group)
 
@@ -290,7 +279,7 @@ class Comparison:
         counts = self._counts
         if not a_scores:
             names = " and ".join(file.name for file in self.files)
-            problem = f"{names}: no group in common{self._unlike}"
+            problem = f"{names}: no group in common"
             remedy = "give two scored files of the same input; three or more make a trend"
             if counts["paired"]:
                 problem = f"{names}: no rollout has a score in both files"
@@ -304,11 +293,7 @@ class Comparison:
         same_order = 1 - self._order["against"] / pairs if pairs else None
         return {
             "files": [{"figures": file.figures(lookup)} for file in files],
-            "paired": {
-                "groups": counts["paired"],
-                "unlike": self._left_out[None],
-                "alone": [self._left_out[0], self._left_out[1]],
-            },
+            "paired": {"groups": counts["paired"], "alone": self._left_out},
             "groups": counts["groups"],
             "rollouts": len(both),
             "means": [fmean(scores) for scores in self._scores],

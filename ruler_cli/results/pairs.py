@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ruler_cli.errors import UnreadableError
@@ -85,36 +84,39 @@ class PairMaker:
         elif round(max(scores) - min(scores), _DIGITS) < self._gap:
             reason = "gap too small"
         else:
-            by_prompt = self._by_prompt(selected)
-            pairs = [*map(best_and_worst, by_prompt)]
-            widest = max(pairs, key=itemgetter(0), default=None)
-            if widest and widest[0] >= self._gap:
+            pair, reason = self._pair(selected)
+            if pair is not None:
                 self.pairs += 1
-                return [(self.pairs, _line(widest, selected))]
-            reason = "no two that can be written"
-            if len(pairs) > 1:
-                reason = "prompts differ"
+                return [(self.pairs, _line(pair, selected))]
         self.no_pair[reason] += 1
         return []
 
-    def _by_prompt(self, selected: Selected) -> list[list[WrittenRollout]]:
-        """Write rollouts, those of each prompt and tools apart; of those that read the same only the first counts."""
+    def _pair(self, selected: Selected) -> tuple[Pair | None, str]:
+        """Return the best and the worst rollout that can be written, or why they are no pair."""
         scored = selected.scored
         ids = rollout_ids(selected.group, scored)
         taken = {rollout.indices for rollout in selected.rollouts}
-        by_prompt: dict[Any, dict[str, WrittenRollout]] = {}
+        written = []
         for name, rollout in zip(ids, scored.rollouts, strict=True):
             if rollout.indices not in taken:
                 continue
             try:
-                written = self._written(selected, rollout, name)
-            except (UnreadableError, RecursionError) as error:
-                deep = isinstance(error, RecursionError)
-                self.left_out["nested too deeply" if deep else str(error)] += 1
-                continue
-            same = by_prompt.setdefault((written.prompt, written.tools), {})
-            same.setdefault(written.answer, written)
-        return [[*alike.values()] for alike in by_prompt.values()]
+                written.append(self._written(selected, rollout, name))
+            except UnreadableError as error:
+                self.left_out[str(error)] += 1
+            except RecursionError:
+                self.left_out["nested too deeply"] += 1
+        unlike = "no two that can be written"
+        if len(written) < 2:
+            return None, unlike
+        best = max(written, key=attrgetter("score"))
+        worst = min(written, key=attrgetter("score"))
+        if (best.prompt, best.tools) != (worst.prompt, worst.tools):
+            return None, "prompts differ"
+        gap = round(best.score - worst.score, _DIGITS)
+        if gap < self._gap or best.answer == worst.answer:
+            return None, unlike
+        return (gap, best, worst), ""
 
     def _written(
         self,
@@ -164,13 +166,6 @@ def _line(pair: Pair, selected: Selected) -> bytes:
     }
     body = ", ".join(f'"{name}": {value}' for name, value in members.items())
     return escaped(f"{{{body}}}".encode())
-
-
-def best_and_worst(rollouts: Sequence[WrittenRollout]) -> Pair:
-    """Return the best rollout and the worst, of equal scores the first, and how far they are apart."""
-    best = max(rollouts, key=attrgetter("score"))
-    worst = min(rollouts, key=attrgetter("score"))
-    return round(best.score - worst.score, _DIGITS), best, worst
 
 
 def _message(
