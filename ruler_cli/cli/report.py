@@ -17,7 +17,11 @@ from ruler_cli.cli.options import (
     Scored,
     takes,
 )
-from ruler_cli.cli.scored_files import FileProblems, ScoredFiles, print_written
+from ruler_cli.cli.scored_files import (
+    FileProblems,
+    ScoredFiles,
+    print_written,
+)
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
@@ -68,7 +72,11 @@ def refuse_page_options(options: Options) -> None:
         raise UsageError(f"-o writes a page; leave {apart} out")
 
 
-def shown(show: Show, options: Options, sources: list[str]) -> int:
+def shown(
+    show: Show,
+    options: Options,
+    sources: list[str],
+) -> int:
     """Show scored files in one of the ways, and return the exit code."""
     with unwind_on_signal(), ExitStack() as stack:
         problems = show(options, sources, stack)
@@ -76,7 +84,9 @@ def shown(show: Show, options: Options, sources: list[str]) -> int:
 
 
 def show_figures(
-    options: Options, sources: list[str], stack: ExitStack
+    options: Options,
+    sources: list[str],
+    stack: ExitStack,
 ) -> FileProblems:
     """Show one file or two on stdout."""
     from ruler_cli.cli.report_view import view_of
@@ -102,7 +112,9 @@ def show_figures(
 
 
 def write_page(
-    options: Options, sources: list[str], stack: ExitStack
+    options: Options,
+    sources: list[str],
+    stack: ExitStack,
 ) -> FileProblems:
     """Write the page for a browser."""
     from ruler_cli.cli.report_view import view_of
@@ -110,7 +122,13 @@ def write_page(
 
     target = str(options.page)
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
-    page = ReportPage(stack, target, sources, most, force=options.force)
+    page = ReportPage(
+        stack,
+        target,
+        sources,
+        most,
+        force=options.force,
+    )
     scored = ScoredFiles(sources, options, stack)
     page.read_fields(scored.files[0].annotations)
     for group in scored.groups(page.keep):
@@ -126,7 +144,9 @@ def write_page(
 
 
 def _show_groups(
-    options: Options, sources: list[str], stack: ExitStack
+    options: Options,
+    sources: list[str],
+    stack: ExitStack,
 ) -> FileProblems:
     """Show the first groups of a key; UsageError if there are none."""
     from ruler_cli.cli import report_group
@@ -154,7 +174,11 @@ def _show_groups(
 
     terminal = Terminal()
     for group in shown:
-        report_group.show(group, head["source"], terminal)
+        report_group.show(
+            group,
+            head["source"],
+            terminal,
+        )
     if more:
         print_note(f"{count(more, 'more group')} with this key")
     return scored.problems

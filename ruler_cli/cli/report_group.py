@@ -9,7 +9,12 @@ from rich.rule import Rule
 from rich.text import Text
 
 from ruler_cli.cli.sentences import Fact, given
-from ruler_cli.cli.terminal import BAD, MUTED, TITLE, Terminal
+from ruler_cli.cli.terminal import (
+    BAD,
+    MUTED,
+    TITLE,
+    Terminal,
+)
 from ruler_cli.results.group_text import GroupText, as_read
 from ruler_cli.results.highlights import RunGroup
 from ruler_cli.results.record import GroupRecord, RolloutRecord
@@ -68,7 +73,11 @@ def _show_lines(
 
 def _rule(title: str) -> Rule:
     """Make a rule with a title at its left end."""
-    return Rule(Text(title, TITLE), align="left", style=MUTED)
+    return Rule(
+        Text(title, TITLE),
+        align="left",
+        style=MUTED,
+    )
 
 
 def _figures(group: GroupRecord) -> str:

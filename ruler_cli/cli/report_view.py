@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +21,14 @@ from ruler_cli.cli.sentences import (
     interval,
     measured,
 )
-from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal, in_short
+from ruler_cli.cli.terminal import (
+    BAD,
+    MUTED,
+    NOTE,
+    TITLE,
+    Terminal,
+    in_short,
+)
 from ruler_cli.cli.units import count
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.results.compare import ComparedGroup, Comparison
@@ -71,7 +82,13 @@ class RunView:
     ) -> None:
         """Write the page to the terminal."""
         figures = self.figures
-        terminal.show(terminal.facts(self._head(), scored=TITLE, failed=BAD))
+        terminal.show(
+            terminal.facts(
+                self._head(),
+                scored=TITLE,
+                failed=BAD,
+            )
+        )
         terminal.section(terminal.facts(sentences.of_scores(figures)))
         terminal.section(_criteria(figures["criteria"], terminal))
         terminal.section(
@@ -138,10 +155,20 @@ class ComparisonView:
         figures = self.figures
         if opening := sentences.opening(figures):
             terminal.show(Text(opening, TITLE), "")
-        terminal.show(_sides(self._of_files(), "", terminal))
+        terminal.show(
+            _sides(
+                self._of_files(),
+                "",
+                terminal,
+            )
+        )
         both = f"{count(figures['rollouts'], 'rollout')} scored by both"
         compared = f"compared: {count(figures['groups'], 'group')}, {both}"
-        scores = _sides(self._of_scores(), "A - B", terminal)
+        scores = _sides(
+            self._of_scores(),
+            "A - B",
+            terminal,
+        )
         terminal.section(scores, title=compared)
         terminal.section(terminal.facts(self._findings()))
         rows = []
@@ -229,8 +256,16 @@ def view_of(
 ) -> View:
     """Return the view of one file, or of two."""
     if isinstance(reading, Comparison):
-        return ComparisonView(reading, sources, figures)
-    return RunView(reading, sources, figures)
+        return ComparisonView(
+            reading,
+            sources,
+            figures,
+        )
+    return RunView(
+        reading,
+        sources,
+        figures,
+    )
 
 
 def _differing(group: ComparedGroup) -> dict[str, Any]:
@@ -242,7 +277,10 @@ def _differing(group: ComparedGroup) -> dict[str, Any]:
             score = side.rollouts[i].score
             explanation = side.rollouts[i].explanation
             opinions.append({"score": score, "explanation": explanation})
-    return group.as_json() | {"furthest": i, "said": opinions}
+    return group.as_json() | {
+        "furthest": i,
+        "said": opinions,
+    }
 
 
 def _criteria(

@@ -19,7 +19,11 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import group_counter
 from ruler_cli.cli.report import refuse_page_options, shown
 from ruler_cli.cli.safe_text import shell_word
-from ruler_cli.cli.scored_files import FileProblems, print_written, warn
+from ruler_cli.cli.scored_files import (
+    FileProblems,
+    print_written,
+    warn,
+)
 from ruler_cli.cli.sentences import Fact, judges
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, short

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.scoring.bootstrap import Bootstrap, Measured, measured
+from ruler_cli.results.record import (
+    GroupRecord,
+    Json,
+    RolloutRecord,
+)
+from ruler_cli.scoring.bootstrap import (
+    Bootstrap,
+    Measured,
+    measured,
+)
 from ruler_cli.scoring.statistics import Concordance, won
 
 _GAPS = {
@@ -128,7 +142,11 @@ class AgreementBuilder:
         asked = was_asked(groups[0])
         shares = defaultdict[Any, list[float]](lambda: [0.0, 0.0])
         for vote in votes:
-            results = self._results(vote, values, rollouts)
+            results = self._results(
+                vote,
+                values,
+                rollouts,
+            )
             result = results.get(self._main[0])
             if asked:
                 results[GATED] = result or 0.0
@@ -149,7 +167,11 @@ class AgreementBuilder:
         """Return the values of a rollout as each file has it; none if some file has no score."""
         rollout = sides[0]
         values: dict[_Judge, float] = {}
-        for judge, side in zip(self._main, sides, strict=True):
+        for judge, side in zip(
+            self._main,
+            sides,
+            strict=True,
+        ):
             if side.judge_score is None:
                 return {}
             values[judge] = side.judge_score
@@ -157,7 +179,10 @@ class AgreementBuilder:
         values["baselines", "shorter"] = -rollout.size
         if len(sides) > 1:
             return values
-        more = {"panel": rollout.panel, "criteria": rollout.criterion_values}
+        more = {
+            "panel": rollout.panel,
+            "criteria": rollout.criterion_values,
+        }
         for kind, numbers in more.items():
             for name, number in numbers.items():
                 judge = (kind, name)
@@ -186,7 +211,11 @@ class AgreementBuilder:
             return results
         better = rollouts[vote.better]
         worse = rollouts[vote.worse]
-        longer = (better.size - worse.size) / max(better.size, worse.size, 1)
+        longer = (better.size - worse.size) / max(
+            better.size,
+            worse.size,
+            1,
+        )
         if abs(longer) <= _ALIKE:
             longer = 0.0
         bins = {"length": _bin("length", longer)}
@@ -212,7 +241,11 @@ class AgreementBuilder:
         groups = self._shares.groups
 
         def measure(key: Any) -> Measured:
-            return measured(key, rows, groups[key])
+            return measured(
+                key,
+                rows,
+                groups[key],
+            )
 
         def figures(key: Any, **named: str) -> Json:
             """Return how many pairs there are, how many against the labels and tied, and the accuracy."""

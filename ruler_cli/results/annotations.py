@@ -20,7 +20,11 @@ from ruler_cli.results.record import (
     text_in,
 )
 from ruler_cli.scoring.rewards import number, passed
-from ruler_cli.types import Group, Record, Rollout
+from ruler_cli.types import (
+    Group,
+    Record,
+    Rollout,
+)
 
 _NOTHING: Json = {}
 _Part = tuple[int, Rollout, Json]
@@ -68,7 +72,11 @@ class AnnotationReader:
         indices = count()
         for record in group.records:
             value = self.value(record)
-            for rollout, index in zip(record.rollouts, indices, strict=False):
+            for rollout, index in zip(
+                record.rollouts,
+                indices,
+                strict=False,
+            ):
                 values = self.reader.values(value, rollout)
                 annotation = self.reader.previous_annotation(values) or _NOTHING
                 name = index if rollout.member is None else rollout.member
@@ -121,7 +129,11 @@ class AnnotationReader:
         return label_of(outcome), "given" if self._at_path else "outcome"
 
 
-def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
+def refuse_unannotated(
+    name: str,
+    groups: int,
+    unmarked: int,
+) -> None:
     """Raise UsageError if no group of the file `name` has ever been scored."""
     if groups == unmarked:
         raise UsageError(

@@ -105,7 +105,11 @@ class Selector:
             return None
         self.counts["kept groups"] += 1
         self.counts["kept rollouts"] += len(taken)
-        return Selected(group, scored, taken)
+        return Selected(
+            group,
+            scored,
+            taken,
+        )
 
     def _count(self, scored: GroupRecord) -> None:
         self.counts.update(
@@ -124,7 +128,11 @@ class Selector:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
         counts = self.counts
         if counts["groups"]:
-            refuse_unannotated(name, counts["groups"], counts["unmarked"])
+            refuse_unannotated(
+                name,
+                counts["groups"],
+                counts["unmarked"],
+            )
         for condition in self._choice.conditions:
             named = condition.name in FIGURES or condition.criterion
             if counts["score"] and named and not counts[condition.name]:

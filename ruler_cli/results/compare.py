@@ -7,8 +7,16 @@ object, which `ruler compare A B` prints as JSON and the page embeds: docs/json.
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import (
+    Counter,
+    defaultdict,
+    deque,
+)
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -33,8 +41,16 @@ from ruler_cli.results.highlights import (
     Rank,
 )
 from ruler_cli.results.identity import digests_of
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.scoring.statistics import Moments, concordance, quantile
+from ruler_cli.results.record import (
+    GroupRecord,
+    Json,
+    RolloutRecord,
+)
+from ruler_cli.scoring.statistics import (
+    Moments,
+    concordance,
+    quantile,
+)
 
 ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
@@ -193,13 +209,27 @@ def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
     for digest, b in zip(second.digests, second.group.rollouts, strict=True):
         by_digest[digest].append(b)
     sides: tuple[list[RolloutRecord], list[RolloutRecord]] = ([], [])
-    for digest, a in zip(first.digests, first.group.rollouts, strict=True):
+    for digest, a in zip(
+        first.digests,
+        first.group.rollouts,
+        strict=True,
+    ):
         b = by_digest[digest].popleft()
         label = b.label if a.label is None else a.label
-        for rollouts, rollout in zip(sides, (a, b), strict=True):
+        for rollouts, rollout in zip(
+            sides,
+            (a, b),
+            strict=True,
+        ):
             # not the scores that an outcome or a reward moved
             score = rollout.judge_score
-            rollouts.append(replace(rollout, label=label, score=score))
+            rollouts.append(
+                replace(
+                    rollout,
+                    label=label,
+                    score=score,
+                )
+            )
     return ComparedGroup(
         first.number,
         replace(first.group, rollouts=tuple(sides[0])),
@@ -225,7 +255,11 @@ class Comparison:
         # by the file that alone has them
         self._left_out = [0, 0]
         # of both judges, on the rollouts that both scored
-        self._order = Counter[str](pairs=0, against=0, tied=0)
+        self._order = Counter[str](
+            pairs=0,
+            against=0,
+            tied=0,
+        )
         self._scores = (array("d"), array("d"))
         self._spreads = (array("d"), array("d"))
         self._tied = [0, 0]
@@ -241,7 +275,12 @@ class Comparison:
             for number, group, scored in self.files[side].groups():
                 kept = None if side else keep(group, scored)
                 digests = digests_of(group, scored)
-                yield DigestedGroup(number, scored, digests, kept)
+                yield DigestedGroup(
+                    number,
+                    scored,
+                    digests,
+                    kept,
+                )
 
         for group in pair_groups(digested(0), digested(1)):
             if isinstance(group, ComparedGroup):
@@ -286,7 +325,13 @@ class Comparison:
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self._agreement.agreement()
-        both = [*zip(a_scores, b_scores, strict=True)]
+        both = [
+            *zip(
+                a_scores,
+                b_scores,
+                strict=True,
+            )
+        ]
         distances = [abs(a - b) for a, b in both]
         files = [file.figures for file in self.files]
         pairs = self._order["pairs"]
@@ -301,7 +346,11 @@ class Comparison:
             "tied": self._tied,
             "distance": {"mean": fmean(distances), "max": max(distances)},
             "order": {**self._order, "agreement": same_order},
-            "cells": cells(both, a=TWENTIETHS, b=TWENTIETHS),
+            "cells": cells(
+                both,
+                a=TWENTIETHS,
+                b=TWENTIETHS,
+            ),
             "pairwise_accuracy": [
                 judge["pairwise_accuracy"] for judge in agreement["scorers"]
             ],
@@ -315,7 +364,11 @@ class Comparison:
         figures: ComparisonFigures,
     ) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
-        files = zip(heads, figures["files"], strict=True)
+        files = zip(
+            heads,
+            figures["files"],
+            strict=True,
+        )
         return figures | {
             "files": [{**head, **figures} for head, figures in files],
             "differ": [group.as_json() for group in self.differing],

@@ -27,7 +27,16 @@ FIGURES: dict[str, Callable[[GroupRecord], float | None]] = {
     "disagreement": lambda group: group.disagreement,
 }
 """The figures of a group that a range can name; a group may have none."""
-_ENDS = {**dict(zip(ENDINGS, ENDINGS, strict=True)), "finished": ""}
+_ENDS = {
+    **dict(
+        zip(
+            ENDINGS,
+            ENDINGS,
+            strict=True,
+        )
+    ),
+    "finished": "",
+}
 """Endings of a rollout, by the names of conditions."""
 _SHARES = ("reliability", "disagreement")
 """Figures that lie from 0 to 1."""
@@ -90,7 +99,11 @@ def parse_condition(text: str) -> Condition:
         remedy = f"the conditions are {', '.join(NAMES)}"
         if near is not None:
             remedy = f"did you mean {near}? {remedy}"
-        raise UsageError("is not a condition", remedy, place=place)
+        raise UsageError(
+            "is not a condition",
+            remedy,
+            place=place,
+        )
     limits = _limits(ends)
     if limits:
         low, high = limits

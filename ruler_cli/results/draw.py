@@ -82,7 +82,11 @@ class PairDraw:
         ids = sorted(indices)
         key = group_name(scored.key)
         content = orjson.dumps([key, *ids])
-        seed = blake2b(content, digest_size=8, key=self._seed)
+        seed = blake2b(
+            content,
+            digest_size=8,
+            key=self._seed,
+        )
         dice = random.Random(seed.digest())
         if len(ids) > _AT_ONCE:
             ids = dice.sample(ids, _AT_ONCE)
@@ -91,7 +95,12 @@ class PairDraw:
         disputes = list[tuple[float, float, DrawnPair]]()
         for pair in combinations(ids, 2):
             places = [indices[name] for name in pair]
-            entry = DrawnPair(key, pair, places, kept)
+            entry = DrawnPair(
+                key,
+                pair,
+                places,
+                kept,
+            )
             number = dice.random()
             may_be_drawn |= self._random.add((number,), entry)
             dispute = _dispute(*[scored.rollouts[i] for i in places])
@@ -138,7 +147,11 @@ def _dispute(
     Of the opinions for either side the strongest counts, and of these two the weaker one.
     """
     apart = [0.0]
-    for a, b in zip(first.pass_scores, second.pass_scores, strict=False):
+    for a, b in zip(
+        first.pass_scores,
+        second.pass_scores,
+        strict=False,
+    ):
         apart.append(a - b)
     for judge in first.panel.keys() & second.panel.keys():
         apart.append(first.panel[judge] - second.panel[judge])

@@ -12,7 +12,13 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import asdict, astuple
 from itertools import pairwise
 
@@ -22,11 +28,21 @@ from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
+from ruler_cli.results.record import (
+    GroupRecord,
+    Json,
+    RolloutRecord,
+)
 from ruler_cli.results.source import ScoredSource
 from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.statistics import PositionBias, quantile
-from ruler_cli.types import Group, iso, printable, shorten, words_of
+from ruler_cli.types import (
+    Group,
+    iso,
+    printable,
+    shorten,
+    words_of,
+)
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -101,7 +117,11 @@ class ScoredFile:
         if wanted is not None:
             return
         groups = self.figures.groups
-        refuse_unannotated(self.name, groups["all"], groups["unmarked"])
+        refuse_unannotated(
+            self.name,
+            groups["all"],
+            groups["unmarked"],
+        )
         if self._labels is not None and not self.figures.rollouts["labelled"]:
             raise UsageError(
                 f"no rollout of {self.name} has a usable label there",
@@ -298,7 +318,11 @@ class FileFigures:
             step = (labels[-1] - labels[0]) / _MOST_LABELS
             edges = [labels[0] + step * i for i in range(_MOST_LABELS)]
         listed = cells(
-            zip(numbers["labelled"], numbers["label"], strict=True),
+            zip(
+                numbers["labelled"],
+                numbers["label"],
+                strict=True,
+            ),
             score=_TENTHS,
             label=[*edges, *labels[-1:]],
         )
@@ -318,10 +342,25 @@ class FileFigures:
         numbers = self.sums.numbers
         trend = self.sums.lengths.trend()
         none = dict.fromkeys(("slope", "error", "correlation"))
-        figures = asdict(trend) if trend else {**none, "groups": 0}
-        points = zip(numbers["score"], numbers["bytes"], strict=True)
+        figures = (
+            asdict(trend)
+            if trend
+            else {
+                **none,
+                "groups": 0,
+            }
+        )
+        points = zip(
+            numbers["score"],
+            numbers["bytes"],
+            strict=True,
+        )
         return {
-            "cells": cells(points, score=_TENTHS, bytes=_POWERS),
+            "cells": cells(
+                points,
+                score=_TENTHS,
+                bytes=_POWERS,
+            ),
             **figures,
         }
 
@@ -355,7 +394,15 @@ class FileFigures:
         names = ("from", "to", "mean", "error", "n")
         bins = []
         for bar in positions.bins():
-            bins.append(dict(zip(names, astuple(bar), strict=True)))
+            bins.append(
+                dict(
+                    zip(
+                        names,
+                        astuple(bar),
+                        strict=True,
+                    )
+                )
+            )
         return {
             "bins": bins,
             "groups": positions.groups,
@@ -383,7 +430,10 @@ def _middle(
     numbers: Sequence[float],
     edges: Sequence[float],
 ) -> Json:
-    return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
+    return {
+        "bins": histogram(numbers, edges),
+        "median": quantile(numbers, 0.5),
+    }
 
 
 def histogram(
@@ -394,7 +444,13 @@ def histogram(
     filled = {cell["x"][0]: cell for cell in cells(zip(values), x=edges)}
     bins = []
     for start, stop in pairwise(edges):
-        cell = filled.get(start, {"n": 0, "values": {"x": None}})
+        cell = filled.get(
+            start,
+            {
+                "n": 0,
+                "values": {"x": None},
+            },
+        )
         bins.append(
             {
                 "from": start,
@@ -416,14 +472,34 @@ def cells(
     held = defaultdict[tuple[int, ...], list[Sequence[float]]](list)
     for point in points:
         place = []
-        for edges, value in zip(axes.values(), point, strict=True):
-            place.append(bisect_right(edges, value, 1, len(edges) - 1) - 1)
+        for edges, value in zip(
+            axes.values(),
+            point,
+            strict=True,
+        ):
+            place.append(
+                bisect_right(
+                    edges,
+                    value,
+                    1,
+                    len(edges) - 1,
+                )
+                - 1
+            )
         held[tuple(place)].append(point)
     filled = []
     for numbers, inside in sorted(held.items()):
-        cell: Json = {"n": len(inside), "values": {}}
+        cell: Json = {
+            "n": len(inside),
+            "values": {},
+        }
         columns = zip(*inside, strict=True)
-        for name, number, column in zip(axes, numbers, columns, strict=True):
+        for name, number, column in zip(
+            axes,
+            numbers,
+            columns,
+            strict=True,
+        ):
             cell[name] = [*axes[name][number : number + 2]]
             cell["values"][name] = [min(column), max(column)]
         filled.append(cell)

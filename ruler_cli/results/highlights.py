@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from heapq import heappush, heappushpop
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    TypeVar,
+)
 
 from ruler_cli.results.figures import (
     ENOUGH,
@@ -150,7 +159,12 @@ class Run:
             weights = [weight for weight, _ in worst]
             rank = (new_kind, *weights, scored.pairs.against, len(because))
             why = "; ".join([words for _, words in worst if words])
-            ranked = RunGroup(number, scored, rank, why=why)
+            ranked = RunGroup(
+                number,
+                scored,
+                rank,
+                why=why,
+            )
             self._worst.add(rank, ranked)
             yield ranked._replace(kept=keep(group, scored))
 

@@ -7,7 +7,11 @@ judges or passes disagree is harder than usual, and never counts.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from itertools import combinations
 
 from ruler_cli.errors import UsageError
@@ -20,7 +24,11 @@ from ruler_cli.results.agreement import (
     was_asked,
 )
 from ruler_cli.results.identity import group_name
-from ruler_cli.results.labels import DISPUTED, RANDOM, PairLabel
+from ruler_cli.results.labels import (
+    DISPUTED,
+    RANDOM,
+    PairLabel,
+)
 from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.scoring.bootstrap import FEWEST, CorrectedMean
 

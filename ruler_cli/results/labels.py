@@ -32,7 +32,11 @@ _LATEST = "~"
 """Behind any time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class PairLabel:
     """A person's choice between two rollouts of a group: left, right, equal or unsure.
 
@@ -56,7 +60,10 @@ class PairLabel:
     @property
     def better(self) -> str:
         """The better rollout; empty if neither is."""
-        return {"left": self.left, "right": self.right}.get(self.choice, "")
+        return {
+            "left": self.left,
+            "right": self.right,
+        }.get(self.choice, "")
 
     @property
     def weight(self) -> float:
@@ -74,7 +81,11 @@ def latest(lines: Iterable[PairLabel]) -> list[PairLabel]:
         # what was drawn at random stays so, also if it was chosen besides
         if before.drawn == RANDOM != line.drawn:
             chance = before.chance
-            by_person[key] = replace(line, drawn=RANDOM, chance=chance)
+            by_person[key] = replace(
+                line,
+                drawn=RANDOM,
+                chance=chance,
+            )
     return [*by_person.values()]
 
 

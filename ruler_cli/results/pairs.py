@@ -61,7 +61,12 @@ class PairMaker:
     `no_pair` counts groups by the reason, `left_out` rollouts that cannot be written; `pairs` counts what was made.
     """
 
-    def __init__(self, gap: float, *, table: bool) -> None:
+    def __init__(
+        self,
+        gap: float,
+        *,
+        table: bool,
+    ) -> None:
         """Make pairs whose scores differ by the gap or more.
 
         In a `table` all objects of a column have the same members, so arguments of calls are JSON text there.
@@ -228,7 +233,11 @@ def _call(
 def _json(value: Any) -> str:
     """Write JSON; UnreadableError for what not every reader takes: NaN, or a lone surrogate."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            value,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
         text.encode()
     except ValueError:
         raise UnreadableError("NaN, or text that is no Unicode") from None

@@ -6,14 +6,30 @@ It is the `--json` of a report and the data of its page, too. docs/output.md say
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import (
+    dataclass,
+    field,
+    fields,
+)
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import zip_longest
 from math import fsum
-from typing import Any, Literal, TypedDict, TypeVar, get_args
+from typing import (
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
 
 from ruler_cli import __version__
 from ruler_cli.scoring.statistics import (
@@ -579,7 +595,11 @@ def rollout_records(
     else:
         rollouts = scores.rollouts
     records = []
-    for judged, rollout in zip(rollouts, group.rollouts, strict=True):
+    for judged, rollout in zip(
+        rollouts,
+        group.rollouts,
+        strict=True,
+    ):
         score = judged.score
         values = _NO_VALUES if score is None else judged
         kind = reason = ""

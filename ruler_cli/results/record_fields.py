@@ -11,7 +11,11 @@ from typing import Any
 from ruler_cli.formats.paths import rollout_object
 from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.record import Json
-from ruler_cli.types import Group, readable_text, words_of
+from ruler_cli.types import (
+    Group,
+    readable_text,
+    words_of,
+)
 
 MOST_FIELDS = 24
 """Fields of a file that are offered: the first ones."""
@@ -76,7 +80,12 @@ class RecordFields:
         offered = []
         for path, values in self._values.items():
             if values and 1 < len(values) < self._uses[path]:
-                offered.append({"path": path, "values": [*values]})
+                offered.append(
+                    {
+                        "path": path,
+                        "values": [*values],
+                    }
+                )
         return offered[:MOST_FIELDS]
 
 

@@ -12,14 +12,27 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import Output, refuse_clashes, refuse_input
-from ruler_cli.files.splice import Patches, read_array, span_at
+from ruler_cli.files.output import (
+    Output,
+    refuse_clashes,
+    refuse_input,
+)
+from ruler_cli.files.splice import (
+    Patches,
+    read_array,
+    span_at,
+)
 from ruler_cli.formats.format import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.results.source import ScoredSource
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Line, Path, Problem
+from ruler_cli.types import (
+    Group,
+    Line,
+    Path,
+    Problem,
+)
 
 OpenContainer = Callable[[Container], None]
 Open = Callable[

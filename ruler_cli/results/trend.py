@@ -8,16 +8,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from math import log, sqrt
 from statistics import fmean, median
-from typing import Any, Literal, NamedTuple
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+)
 
-from ruler_cli.results.figures import WAYS, FileFigures, ScoredFile
+from ruler_cli.results.figures import (
+    WAYS,
+    FileFigures,
+    ScoredFile,
+)
 from ruler_cli.results.identity import digests_of
 from ruler_cli.results.record import Json
-from ruler_cli.scoring.drift import BEFORE, LEAST, rises
+from ruler_cli.scoring.drift import (
+    BEFORE,
+    LEAST,
+    rises,
+)
 from ruler_cli.types import ENDINGS
 
 FALSE_ALARMS = 0.05
@@ -74,7 +90,11 @@ class TrendStep:
         self.file = file.figures
         for _, group, scored in file.read():
             scores = [rollout.judge_score for rollout in scored.rollouts]
-            rollouts = zip(digests_of(group, scored), scores, strict=True)
+            rollouts = zip(
+                digests_of(group, scored),
+                scores,
+                strict=True,
+            )
             self.content += hash(frozenset(rollouts))
             update()
         if self.file.groups["scored"]:
@@ -134,7 +154,12 @@ class TrendStep:
         judges = []
         for judge, moment in sums.judges.items():
             if moment.number:
-                judges.append({"name": judge, "mean": moment.mean})
+                judges.append(
+                    {
+                        "name": judge,
+                        "mean": moment.mean,
+                    }
+                )
         endings = {name: self.file.rollouts[name] for name in ENDINGS}
         return {
             "step": self.step,
@@ -199,7 +224,11 @@ class DriftTest:
         if totals["bb"]:
             slope = max(0.0, totals["ab"] / totals["bb"])
         self.values: dict[float, float] = {}
-        for step, means in zip(self._steps, self._means, strict=True):
+        for step, means in zip(
+            self._steps,
+            self._means,
+            strict=True,
+        ):
             self.values[step.step] = means[0] - slope * means[-1]
         self.runs = len(self.values) >= LEAST
 
@@ -223,7 +252,13 @@ class DriftTest:
                     self.kind,
                     self._steps[rise.end - 1].step,
                     self._steps[rise.since].step,
-                    dict(zip(("score", "label"), levels, strict=False)),
+                    dict(
+                        zip(
+                            ("score", "label"),
+                            levels,
+                            strict=False,
+                        )
+                    ),
                 )
         return None
 
@@ -262,7 +297,14 @@ class Trend:
             self.panel = self.panel or next(iter(sums.by_judges), ())
             if sums.means["label"].number:
                 kinds[0] = "label"
-        tests = [DriftTest(kind, counted, self.panel) for kind in kinds]
+        tests = [
+            DriftTest(
+                kind,
+                counted,
+                self.panel,
+            )
+            for kind in kinds
+        ]
         self.tests = [test for test in tests if test.values]
         running = [test for test in tests if test.runs]
         needed = log(max(1, len(running)) / FALSE_ALARMS)

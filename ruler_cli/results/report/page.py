@@ -26,17 +26,32 @@ from ruler_cli import __version__
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import create_file, refuse_clashes, refuse_input
+from ruler_cli.files.output import (
+    create_file,
+    refuse_clashes,
+    refuse_input,
+)
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.prompting.render import MARK
 from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText
-from ruler_cli.results.highlights import Best, RunGroup, reasons
+from ruler_cli.results.highlights import (
+    Best,
+    RunGroup,
+    reasons,
+)
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.results.record_fields import RecordFields
-from ruler_cli.types import Group, iso, printable, readable, shorten, words_of
+from ruler_cli.types import (
+    Group,
+    iso,
+    printable,
+    readable,
+    shorten,
+    words_of,
+)
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
