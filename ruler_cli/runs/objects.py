@@ -427,13 +427,11 @@ def _item(rollout: Any, place: str) -> _Item:
     own_members = dict[str, Any]()
     for name in _WRITTEN if is_object else rollout:
         inner = member(rollout, name)
-        if inner is not None and (is_object or type(inner) in (list, dict)):
+        # an object whose reward cannot be set is refused before it is paid for
+        is_set = is_object and hasattr(rollout, name)
+        if is_set or type(inner) in (list, dict):
             own_members[name] = copy.copy(inner)
-    copied = snapshot(rollout, own_members)
-    if is_object:
-        # one whose reward cannot be set is refused before it is paid for
-        snapshot(copied, {"reward": 0.5})
-    return _Item(place, copied, parsed, lost)
+    return _Item(place, snapshot(rollout, own_members), parsed, lost)
 
 
 def _beside(group: Any) -> dict[str, Any]:

@@ -114,9 +114,11 @@ def guarded(observer: Any) -> Observer:
             place="observer",
         )
     safe = Log()
-    for name in [name for name in vars(Observer) if not name.startswith("_")]:
+    for name, unwritten in vars(Observer).items():
+        if name.startswith("_"):
+            continue
         method = getattr(safe if observer is None else observer, name)
-        if getattr(method, "__func__", None) is not getattr(Observer, name):
+        if getattr(method, "__func__", None) is not unwritten:
             setattr(safe, name, _guarded(name, method))
     return safe
 
@@ -375,17 +377,13 @@ class Scorer:
             "`score_all`",
             "use `await scorer.score(group)`, or call it in a thread",
         )
-        if isinstance(groups, AsyncIterable):
-            remedy = "give a list, or use `score_groups`"
-            raise WrongShapeError(
-                "is an async iterable", remedy, place="groups"
-            )
         refuse_no_groups(groups)
+        listed = list(groups)
         with self._lock:
             if self._loop is None:
                 _result(self.open(), _background(os.getpid()))
         loop = self._open_in()
-        return _result(self._score_all(list(groups)), loop)
+        return _result(self._score_all(listed), loop)
 
     async def _score_all(self, groups: Sequence[G]) -> list[JudgedGroup[G]]:
         """Score all groups; CapReached only if none has scores."""
@@ -525,8 +523,10 @@ def _close_open() -> None:
 def _background(process: int) -> asyncio.AbstractEventLoop:
     """Return the event loop of a thread of a process; a daemon, which does not keep the program from ending."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    running = threading.Event()
+    loop.call_soon(running.set)
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    running.wait()
     return loop
 
 
