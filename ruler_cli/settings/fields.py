@@ -251,8 +251,8 @@ def paths(value: Any) -> Any:
     """Return the paths of a setting that is repeated; one text, or one path of a file, is one of them."""
     if isinstance(value, str | Path):
         return (str(value),)
-    if isinstance(value, list):  # a format is hashed
-        return tuple(value)
+    if isinstance(value, list | tuple):  # a format is hashed
+        return tuple([str(p) if isinstance(p, Path) else p for p in value])
     return () if value is None else value
 
 
