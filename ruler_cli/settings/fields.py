@@ -34,7 +34,6 @@ NAMES = {
     "all_batches": "all",
     "page": "output",
     "params": "param",
-    "wait_timeout": "timeout",
 }
 """Fields whose name on the command line, in a variable and in a file is another one."""
 SHORT_NAMES = {
