@@ -310,10 +310,10 @@ def _shown(value: object) -> str:
     return shorten(text, _LONGEST)
 
 
-def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown(names: Iterable[str], settings: Collection[str]) -> None:
     """Raise UsageError for a name that no setting has."""
     for name in names:
-        if name in known:
+        if name in settings:
             continue
         if is_key_name(name):
             remedy = (
@@ -321,7 +321,7 @@ def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
             )
             raise UsageError(f"{name} is not an option", remedy)
         problem = f"no such option: {name}"
-        near = question(nearest(name, map(public_name, known)))
+        near = question(nearest(name, map(public_name, settings)))
         instead = instead_of(name)
         if instead is None:
             problem += near
