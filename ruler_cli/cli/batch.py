@@ -67,13 +67,14 @@ a batch API answer a file: `export` writes the requests, `import` takes in the r
 Example:
   ruler batch submit rollouts.jsonl -m openai/o3 --wait
 """
+_LONGEST_WAIT = 26 * 3600.0
+"""Seconds that `--wait` waits at most: a provider ends a batch after a day."""
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
 @app.command("submit", cls=SectionedCommand)
 @takes(
     "wait",
-    "wait_timeout",
     *RUN_OPTIONS,
     "api_key_env",
     "max_cost",
@@ -161,13 +162,7 @@ def status(
 
 
 @app.command("collect", cls=SectionedCommand)
-@takes(
-    "wait",
-    "wait_timeout",
-    "ledger",
-    "api_key_env",
-    settings=("settle",),
-)
+@takes("wait", "ledger", "api_key_env", settings=("settle",))
 def collect(
     ctx: typer.Context,
 ) -> int:
@@ -195,7 +190,7 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
         closed.append(batch)
         _print_batch(batch)
 
-    wait = options.wait_timeout if options.wait else 0.0
+    wait = _LONGEST_WAIT if options.wait else 0.0
     still_open = await batches.collect(on_closed, wait=wait)
     code = _print_all(still_open)
     if any(batch.left_out for batch in closed):

@@ -28,7 +28,6 @@ from ruler_cli.settings.suggestions import OLD
 
 _NOT_SCORED = {
     "wait",
-    "wait_timeout",
     "settle",
     "retry_failed",
     "force",
@@ -108,7 +107,7 @@ def options_of(ctx: typer.Context) -> Options:
         typed["progress"] = "none"
     for text in ctx.params.get("settings") or ():
         name, equals, value = text.partition("=")
-        field = field_named(name, names)
+        field = field_named(name)
         refuse_unknown((field,), names)
         if not equals:
             raise UsageError(

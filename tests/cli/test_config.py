@@ -171,7 +171,6 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
         (["mine.sqlite"], SCORE),
         7.5,
     )
-    assert submit["timeout"] == (93600.0, "default")
     assert "api-key-env" not in holds(ruler, "batch", "collect")
     assert holds(ruler, "check")["api-key-env"] == ("LAB", SCORE)
     assert holds(ruler, "report")["group-by"] == (["task"], SCORE)
