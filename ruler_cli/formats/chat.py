@@ -22,7 +22,6 @@ from ruler_cli.files.values import (
     json_value,
     lookup,
     objects,
-    value_at,
     words,
 )
 from ruler_cli.formats.names import (
@@ -120,11 +119,14 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
-_TEXTS = words("text content completion response generated_text final_text")
-"""Texts of an answer that is an object, the best first."""
-_ANSWER_KEYS = frozenset(
-    (*_TEXTS, *CONTENTS, *words("role message choices candidates"))
+_TEXTS = words(
+    "text content generated_text output_text completion response message final_text"
 )
+"""Members that hold an answer, whatever stands beside them."""
+_ANSWER_KEYS = frozenset(
+    (*_TEXTS, *CONTENTS, *words("role choices candidates"))
+)
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
 def answer_turns(
@@ -171,13 +173,6 @@ def find_answer(value: Any, where: str) -> Messages | None:
         text = first(filter(is_text, map(value.get, _TEXTS)))
         turns = None if text is None else [new_turn("assistant", text)]
     return turns
-
-
-_TEXTS = words(
-    "text content generated_text output_text completion response message final_text"
-)
-"""Members that hold an answer, whatever stands beside them."""
-_PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
 def _is_part(value: Any) -> bool:
@@ -241,33 +236,26 @@ def read_conversation(
     return Rollout(messages, path, prompt_length=length, **fields)
 
 
-def answers_path(record: JsonObject, least: int = 2) -> Path:
-    """Return the path of a list of answers to a prompt, or to messages without one; () if there is none.
-
-    `least` is the smallest number of answers.
-    """
+def answer_list(record: JsonObject, least: int = 2) -> list[Any]:
+    """Return the answers to a prompt, or to messages without one; [] if there are fewer than `least`."""
     if is_reply(lookup(json_value(record.get("messages")), "-1")):
-        return ()
+        return []
     for name in (*ANSWER_LISTS, *ANSWERS):
-        for path in ((name,), (name, "choices")):
-            if _is_answer_list(record, path, least):
-                return path
-    return ()
-
-
-def _is_answer_list(
-    record: JsonObject,
-    path: Path,
-    least: int,
-) -> bool:
-    values = items(value_at(record, path))
-    inside = objects(values)
-    if len(values) < least or not all(map(is_answer, values)):
-        return False
-    if path[-1] == "choices":
-        return inside == values
-    # a list of messages under a name for one answer is one conversation
-    return path[-1] in ANSWER_LISTS or not any(map(_is_turn, inside))
+        for path in (name, f"{name}.choices"):
+            values = items(lookup(record, path))
+            if len(values) < least or not all(map(is_answer, values)):
+                continue
+            inside = objects(values)
+            if path.endswith("choices"):
+                is_whole = inside == values
+            else:
+                # a list of messages under a name for one answer is one conversation
+                is_whole = name in ANSWER_LISTS or not any(
+                    map(_is_turn, inside)
+                )
+            if is_whole:
+                return values
+    return []
 
 
 def read_or_error(
@@ -327,14 +315,9 @@ def prompt_field(record: JsonObject) -> str | None:
     return first([*stated, *present])
 
 
-def task_turns(record: JsonObject, name: str | None) -> Messages:
-    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself.
-
-    UnreadableError if the record has no field with a prompt, whose `name` is then None.
-    """
-    if name is None:
-        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    value = record.get(name)
+def task_turns(record: JsonObject, name: str) -> Messages:
+    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself at `name`."""
+    value = record[name]
     if name in WITH_CONTEXT and is_text(value):
         # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
         names = ("input", "context") if name == "instruction" else ("context",)
@@ -349,19 +332,18 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     if is_text(history):
         history = json_messages(history)
     # pairs of question and answer, or texts in turn, which may end with the prompt
-    spoken: list[Any] = []
-    for pair in items(history):
-        spoken += pair if is_list(pair) else [pair]
+    pairs = [pair if is_list(pair) else [pair] for pair in items(history)]
+    spoken = [*chain(*pairs)]
     turns = []
+    asks_last = False
     if spoken and all(map(is_text, filter(None, spoken))):
         for role, text in zip(cycle(("user", "assistant")), spoken):
             if text is not None:
                 turns.append(new_turn(role, text))
+        asks_last = pairs == [[text] for text in spoken] and len(spoken) % 2 > 0
     else:
-        spoken = []
         turns = prompt_turns(history, "history")
-    # pairs never end with it
-    if len(spoken) % 2 == 0 or any(map(is_list, items(history))):
+    if not asks_last:
         turns = [*turns, *prompt_turns(value, name)]
     return with_system(record, turns)
 

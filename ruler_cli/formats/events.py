@@ -98,10 +98,9 @@ class EventKind:
         """Return whether at least half of the events, and one, are of this kind."""
         fitting = [*filter(self.matches, events)]
         lines = [f"{' '.join(e)} type={self.type_of(e)}" for e in fitting]
-        for pattern in self.needs:
-            if not re.search(pattern, "\n".join(lines)):
-                return False
-        return bool(fitting) and 2 * len(fitting) >= len(events)
+        text = "\n".join(lines)
+        needed = all(re.search(pattern, text) for pattern in self.needs)
+        return needed and bool(fitting) and 2 * len(fitting) >= len(events)
 
 
 def _kind(row: dict[str, Any]) -> EventKind:
@@ -111,9 +110,6 @@ def _kind(row: dict[str, Any]) -> EventKind:
     texts = {name: re.compile(stated.get(name, _NOTHING)) for name in _TEXTS}
     turns = row.pop("turns", {})
 
-    def matches(event: Event) -> bool:
-        return any(clue(event) for clue in clues)
-
     @lru_cache(1000)
     def steps_of(kind: str) -> Steps | None:
         for pattern, steps in turns.items():
@@ -121,26 +117,28 @@ def _kind(row: dict[str, Any]) -> EventKind:
                 return re.findall(r"([^ ;]+) ([^;]+)", steps)
         return None
 
-    return EventKind(matches, steps_of, texts=texts, **row)
+    return EventKind(
+        lambda event: any(clue(event) for clue in clues),
+        steps_of,
+        texts=texts,
+        **row,
+    )
 
 
-def _clue(row: Mapping[str, str]) -> Matches:
+def _clue(row: dict[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
-    terms = row.get("has", "")
-    kind = _pattern(row.get("type", ".*"))
-    role = _pattern(row.get("role", ".*"))
+    terms = row.pop("has", "")
+    patterns = {}
+    for name, names in row.items():
+        patterns[name] = re.compile("|".join(words(names)), re.DOTALL)
 
     def matches(event: Event) -> bool:
-        if not holds(event, terms):
-            return False
-        is_kind = kind.fullmatch(str(event.get("type")))
-        return bool(is_kind and role.fullmatch(str(event.get("role"))))
+        return holds(event, terms) and all(
+            pattern.fullmatch(str(event.get(name)))
+            for name, pattern in patterns.items()
+        )
 
     return matches
-
-
-def _pattern(names: str) -> re.Pattern[str]:
-    return re.compile("|".join(words(names)), re.DOTALL)
 
 
 _TABLE = Path(__file__).with_name("events.toml").read_text("utf-8")
@@ -178,11 +176,9 @@ def spans_in(event: Event) -> list[dict[str, Any]]:
 
 def spans_apart(raw: bytes) -> list[bytes]:
     """Return the JSON of each span in an object; the object itself if it holds none, or cannot be read."""
-    try:
-        spans = spans_in(parse(raw))
-        return [*map(dump, spans)] or [raw]
-    except (UnreadableError, RecursionError):
-        return [raw]
+    with suppress(UnreadableError, RecursionError):
+        return [*map(dump, spans_in(parse(raw)))] or [raw]
+    return [raw]
 
 
 _SAMPLE = 20
@@ -208,15 +204,12 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
         if RECORD_MEMBERS & event.keys() and not is_step:
             return None
     for kind in KINDS.values():
-        fitting = []
-        for event in filter(kind.matches, events):
-            if _first_id(event, _CONVERSATIONS) is not None:
-                fitting.append(event)
-        if kind.conversations and 2 * len(fitting) >= len(events):
+        fitting = [*filter(kind.matches, events)]
+        named = [_first_id(event, _CONVERSATIONS) for event in fitting]
+        stated = [identity for identity in named if identity is not None]
+        if kind.conversations and 2 * len(stated) >= len(events):
             return kind.member, _CONVERSATIONS
-        is_made = all(map(kind.matches, events))
-        if kind.most:
-            is_made = kind.is_made_of(events)
+        is_made = fitting == events or (kind.most and kind.is_made_of(events))
         if kind.member and is_made:
             return kind.member, ()
     for event in events:
@@ -262,14 +255,13 @@ def _event(raw: bytes) -> Event | None:
 
 def _list_member(raw: bytes) -> str | None:
     """Return the member for a record that is a list of messages; None if it is anything else."""
-    if raw.lstrip()[:1] != b"[":
-        return None
-    with suppress(UnreadableError, RecursionError):
-        messages = parse_value(raw)
-        events = objects(messages)
-        member, _ = _gathering(events[:_SAMPLE]) or ("", ())
-        if events == messages and member in _UNREADABLE:
-            return member
+    if raw.lstrip().startswith(b"["):
+        with suppress(UnreadableError, RecursionError):
+            messages = parse_value(raw)
+            events = objects(messages)
+            member, _ = _gathering(events[:_SAMPLE]) or ("", ())
+            if events == messages and member in _UNREADABLE:
+                return member
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -47,7 +47,6 @@ from ruler_cli.formats.paths import (
     first_list,
     item_at,
     present,
-    wrong_size,
 )
 from ruler_cli.messages.conversations import (
     all_conversations,
@@ -77,28 +76,14 @@ def read_row(
     if not sources and not is_list(lookup(record, head)):
         raise UnreadableError(f"has no list `{head}`{form.cause}")
     holder = () if form.listed else tuple(map(str, parts(head)))
+    read = partial(_rollout, form, record, finish)
     rollouts = []
     for i, (path, places, value) in enumerate(sources):
-        read = partial(_rollout, form, record, finish, path, value, places)
-        rollouts.append(read_or_error((*holder, i), read, places=places))
+        rollout = read_or_error(
+            (*holder, i), read, path, value, places, places=places
+        )
+        rollouts.append(rollout)
     return rollouts
-
-
-def check_lists(
-    record: JsonObject,
-    rollouts: Sequence[Places],
-    fields: Iterable[str],
-) -> None:
-    """Raise UnreadableError if a list has not as many items as rollouts: nothing tells which belong together."""
-    size = len(rollouts)
-    own_lists = {path for places in rollouts for path, _ in places}
-    for path in alternatives(fields):
-        beside = [places for places, _ in every(record, path) if places]
-        if not beside or len(beside) == size:
-            continue
-        last_list, number = beside[0][-1]
-        if last_list not in own_lists and isinstance(number, int):
-            raise wrong_size(first_list(path), size)
 
 
 def _paths(form: RecordPaths) -> Sequence[str]:
@@ -128,7 +113,11 @@ def _rollout(
 ) -> Rollout:
     """Read one rollout."""
     is_named = form.rank == OWN
-    if is_named and _is_structured(value):
+    listed = [value] if is_object(value) else items(value)
+    is_known = any(map(is_answer, listed)) or objects(listed) != listed
+    is_unknown = is_named and bool(listed) and not is_known
+    if is_unknown and named_turns(listed, calls=True) is None:
+        # objects of no known shape are shown as JSON
         value = dump(value).decode("utf-8", "replace")
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
     is_answer_path = path in alternatives(paths(form.answers))
@@ -186,14 +175,6 @@ def _answer(
     return make_rollout(prompt, answer)
 
 
-def _is_structured(value: Any) -> bool:
-    """Return whether a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
-    listed = [value] if is_object(value) else items(value)
-    if objects(listed) != listed or any(map(is_answer, listed)):
-        return False
-    return bool(listed) and named_turns(listed, calls=True) is None
-
-
 def _conversation(
     form: Format,
     record: JsonObject,
@@ -233,16 +214,16 @@ def row_format(
         for *_, value in _sources(row, record):
             if value is not None:
                 values.append(value)
-                pieces += value if is_list(value) else [value]
+                pieces += items(value) or [value]
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     listed_first = items(first(values))
     item = first(listed_first)
     is_rollout = is_list(item) or is_text(item)
     if is_object(item) and not {"role", "type", "from"} & item.keys():
         is_rollout = is_answer(item) and named_turns(listed_first) is None
-    if len(listed_paths) == 1 and is_rollout:
-        listed_paths = [f"{listed_paths[0]}[]"]
     single = len(listed_paths) == 1
+    if single and is_rollout:
+        listed_paths = [f"{listed_paths[0]}[]"]
     several = not single or LISTS.search(listed_paths[0]) is not None
     holder, _, rest = listed_paths[0].partition("[].")
     # a rollout is an object of its own if it is in a list of the record, else an item of lists

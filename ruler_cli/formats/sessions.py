@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    Names,
     first,
     first_at,
     is_list,
@@ -64,6 +63,7 @@ _REPEATED = words("call result thought once system")
 """Steps whose first value tells if they were taken before."""
 _RESPONSES = words("response.output response.error response content")
 """Places of what a tool returned, in a part of Gemini's API or of Continue."""
+_THOUGHTS = "subject description|text|thinking"
 
 
 @dataclass
@@ -90,10 +90,11 @@ class Session:
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
         """Return whether at least half of a record's first events are the agent's: a sub-agent's file is left out."""
-        if not cls.kind.is_made_of(objects(events_of(record)[:_SAMPLE])):
-            return False
+        is_made = cls.kind.is_made_of(objects(events_of(record)[:_SAMPLE]))
         # a document of messages would be taken for one of another kind
-        return "messages" in record or not cls.is_sub_agent(record)
+        return is_made and (
+            "messages" in record or not cls.is_sub_agent(record)
+        )
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
@@ -110,15 +111,25 @@ class Session:
             )
         session = cls(version=lookup(record, "info.version"))
         session.read(events_of(record))
-        reverted = lookup(record, "info.revert.messageID")
-        session.take_back(session.since(reverted))
+        session.take_back(
+            session.since(lookup(record, "info.revert.messageID"))
+        )
+        count = len(session.unknown)
+        whole = sum(map(bool, session.turns.values()))
+        if 10 * count > whole:
+            version = printable(str(session.version or "unknown"))
+            names = printable("`, `".join(dict.fromkeys(session.unknown)))
+            names = shorten(names, 200)
+            raise UnreadableError(
+                f"is a session of version {version} with {count} of {whole} turns of types that ruler does not know "
+                f"(`{names}`); it reads {cls.kind.tried}: write the turns as chat messages"
+            )
         turns = session.messages
         begin = first_agent_turn(turns)
-        # notes of the harness before it are no part of the task
-        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
-        session.refuse_unknown()
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
+        # notes of the harness before it are no part of the task
+        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
         return Rollout(
             [*task, *turns[begin:]],
             histories=tuple(filter(_has_agent, session.taken_back)),
@@ -132,19 +143,6 @@ class Session:
         session = cls()
         session.read(events_of(record))
         return Rollout(session.messages, unknown=tuple(session.unknown))
-
-    def refuse_unknown(self) -> None:
-        """Raise UnreadableError if more than one in ten events with turns is of an unknown type."""
-        count = len(self.unknown)
-        whole = sum(map(bool, self.turns.values()))
-        if 10 * count > whole:
-            version = printable(str(self.version or "unknown"))
-            names = printable("`, `".join(dict.fromkeys(self.unknown)))
-            names = shorten(names, 200)
-            raise UnreadableError(
-                f"is a session of version {version} with {count} of {whole} turns of types that ruler does not know "
-                f"(`{names}`); it reads {self.kind.tried}: write the turns as chat messages"
-            )
 
     def read(self, events: Iterable[Any]) -> None:
         """Read events one by one."""
@@ -241,13 +239,22 @@ class Session:
             case "call" | "act":
                 # with what the agent said and thought of it
                 begun = self.new.pop() if role == "act" and self.new else {}
-                turn = begun | _call(values, words(places)[3:])
+                identity, name, arguments, *_ = values
+                left_out = words(places)[3:]
+                if left_out and is_object(arguments):
+                    stated = {}
+                    for key, value in arguments.items():
+                        if key not in left_out and value is not None:
+                            stated[key] = value
+                    arguments = stated
+                turn = begun | call_turn(identity, name, arguments)
                 self.append(turn | {"content": begun.get("content")})
             case "result":
-                identity, content, *name = values
-                if content is not None:
+                identity, content, *rest = values
+                if is_list(content):
                     content = _returned(content)
-                    self.append(result_turn(identity, content, *name))
+                if content is not None:
+                    self.append(result_turn(identity, content, *rest))
             case "message":
                 self.append({**values[0]})
             case "each":
@@ -316,7 +323,9 @@ class Session:
     ) -> None:
         """Add what someone said, and in turns of its own what the row says of its parts."""
         if is_list(thought):
-            thought = "\n".join(filter(None, map(_thought, thought)))
+            stated = [each_at(item, _THOUGHTS) for item in thought]
+            lines = [": ".join(filter(None, values)) for values in stated]
+            thought = "\n".join(filter(None, lines))
         made = []
         for call in items(json_value(calls)):
             normal = normalize_call(call) if is_object(call) else {}
@@ -324,15 +333,13 @@ class Session:
         parts: list[Any] = []
         for part in content_parts(content):
             text = part_text(part)
+            kinds = filter(None, each_at(part, "type mime"))
+            label = f"part {' '.join(kinds)}"
             if self.is_side(part):
                 continue
             if text is not None and role != "assistant":
-                heard = self.heard(role, text)
-                parts += [part] if heard == [text] else heard
-                continue
-            kinds = filter(None, each_at(part, "type mime"))
-            label = f"part {' '.join(kinds)}"
-            if text is not None or self.kind.steps_of(label) is None:
+                parts += self.heard(role, text)
+            elif text is not None or self.kind.steps_of(label) is None:
                 parts.append(part)
             else:
                 self.speak(role, plain(parts))
@@ -408,23 +415,6 @@ def _asks(turns: Messages) -> bool:
     return any(role == "user" and kind != "tool_result" for role, kind in asked)
 
 
-def _call(values: list[Any], left_out: Names) -> Turn:
-    """Return a call of an id, a name and arguments, of which some are left out."""
-    identity, name, arguments, *_ = values
-    if not left_out or not is_object(arguments):
-        return call_turn(identity, name, arguments)
-    stated = {}
-    for key, value in arguments.items():
-        if key not in left_out and value is not None:
-            stated[key] = value
-    return call_turn(identity, name, stated)
-
-
-def _thought(item: Any) -> str:
-    stated = each_at(item, "subject description|text|thinking")
-    return ": ".join(filter(None, stated))
-
-
 def plain(parts: list[Any]) -> Any:
     """Parts as one text, if all are: equal prompts are equal however they were written."""
     texts = [*map(part_text, parts)]
@@ -450,13 +440,13 @@ def content_parts(content: Any) -> list[Any]:
     return parts
 
 
-def _returned(content: Any) -> Any:
+def _returned(content: list[Any]) -> Any:
     """The content of a result; of parts of Gemini's API what the function returned."""
     parts = []
     for part in content_parts(content):
         response = first_at(part, *_RESPONSES)
         parts.append(part if response is None else response)
-    return plain(parts) if is_list(content) else content
+    return plain(parts)
 
 
 _LISTS = words("events messages steps history context")
