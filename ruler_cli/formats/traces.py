@@ -164,39 +164,29 @@ def _without_calls(
     final: Any,
     spans: list[Span],
 ) -> Messages:
-    """Return the turns of a trace without model calls: the root's input, the tools as they ran, its output.
-
-    A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
-    """
+    """Return the turns of a trace without model calls: the root's input, the tools as they ran, its output."""
     asked = question_turns(task)
     if is_object(task) and not is_message(task) and "messages" not in task:
-        stated = [*filter(None, task.values())]
         # one of several members would be a part of the task
+        stated = [*filter(None, task.values())]
         asked = as_turn("user", task) if len(stated) > 1 else asked
-    messages = messages_of(final, "assistant") or as_turn("assistant", final)
-    if not messages:
+    answer = agent_turns(final)
+    if lookup(final, "messages"):
+        # the state of a framework begins with the input
+        state = messages_of(final, "assistant") or []
+        size = len(asked)
+        if [*map(said, state[:size])] == [*map(said, asked)]:
+            answer = state[size:]
+    if not answer:
         raise UnreadableError(
             "holds no model call with its messages, and no output of its root; let the tracer record what was said, "
             "not only when (OpenAI's agents: let your processor add `input` and `response` of `span.span_data` to the "
             "`span_data` that it writes)"
         )
-    before = [*map(said, asked)]
-    turns = [*map(said, messages)]
-    answer = turns
-    for size in range(len(turns) - 1, 0, -1):
-        if before[-size:] == turns[:size]:
-            # the output begins with the messages that end the input
-            answer = turns[size:]
-            break
-    has_results = is_object(final) and "messages" in final
-    for turn in answer:
-        is_returned = has_results and turn.form.is_returned
-        if not (turn.form.is_own or is_returned):
-            return [*asked, *as_turn("assistant", final)]
     for tool in spans:
-        if tool.kind == "tool" and len(answer) == 1:
+        if tool.kind == "tool":
             asked += _run_of(tool)
-    return [*asked, *[turn.message for turn in answer]]
+    return [*asked, *answer]
 
 
 def item_key(record: JsonObject) -> str | None:
