@@ -67,21 +67,14 @@ def is_langchain_history(record: JsonObject) -> bool:
     return is_made and not is_autogen_history(record)
 
 
-def _messages(record: JsonObject) -> list[JsonObject]:
-    messages = _listed(record)
-    if not messages or not all(map(is_object, messages)):
-        raise UnreadableError("has no messages where its framework writes them")
-    return messages
-
-
 def read_autogen(record: JsonObject) -> Rollout:
     """Read messages of AutoGen."""
-    return autogen.whole({"messages": _messages(record)})
+    return autogen.whole({"messages": _listed(record)})
 
 
 def read_langchain(record: JsonObject) -> Rollout:
     """Read messages of LangChain."""
-    turns = map(normalize_message, _messages(record))
+    turns = map(normalize_message, _listed(record))
     return Rollout([*chain.from_iterable(turns)])
 
 
@@ -102,10 +95,6 @@ _REPEATED = ("thought", "action")
 
 def read_swe_agent(record: JsonObject) -> Rollout:
     """Read a trajectory of SWE-agent, without its demonstrations."""
-    if not record["history"]:
-        raise UnreadableError(
-            "has no messages in `history` (the run was stopped before its first step)"
-        )
     messages = []
     for message in check_messages(record["history"], "history"):
         turn = {**message}

@@ -116,7 +116,7 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
         return "has only empty turns of the agent: there is nothing to judge"
     roles = dict.fromkeys(str(turn.get("role")) for turn in rollout.messages)
     names = printable(", ".join(roles), 200)
-    return f"has no turn of the agent to judge (its roles: {names})"
+    return f"has no turn of the agent to judge (its roles: {names or 'none'})"
 
 
 _TEXTS = words(
@@ -157,7 +157,8 @@ def find_answer(value: Any, where: str) -> Messages | None:
     listed = [value] if is_object(value) else items(value)
     if turns := named_turns(listed, calls=True):
         return turns
-    if listed and all(map(_is_part, listed)):
+    parts = [v for v in objects(listed) if v.get("type") in _PARTS]
+    if listed and parts == listed and "role" not in listed[0]:
         return [new_turn("assistant", listed)]
     if listed and all(map(_is_turn, listed)):
         return check_messages(listed, where)
@@ -173,10 +174,6 @@ def find_answer(value: Any, where: str) -> Messages | None:
         text = first(filter(is_text, map(value.get, _TEXTS)))
         turns = None if text is None else [new_turn("assistant", text)]
     return turns
-
-
-def _is_part(value: Any) -> bool:
-    return lookup(value, "type") in _PARTS and "role" not in value
 
 
 def _is_turn(value: Any) -> bool:

@@ -15,7 +15,7 @@ import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
@@ -192,6 +192,8 @@ _UNREADABLE = {
 Gathering = tuple[str, Names]
 """The way in which events become records: the list of each record, and the paths of the id of an event's rollout, whose
 name in the record is the first of them; none: the file is one rollout."""
+_LISTS: Gathering = ("", ())
+"""That of lines which are lists of messages: each is a rollout by itself."""
 
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
@@ -240,7 +242,7 @@ def assemble_rollouts(
     events = [*filter(None, map(_event, lines))]
     gathering = _gathering(events)
     if any(map(_list_member, lines)):
-        return container if events else MessageLists(container)
+        gathering = None if events else _LISTS
     if gathering is None:
         return container
     return AssembledRollouts(container, gathering, file, stack)
@@ -265,24 +267,6 @@ def _list_member(raw: bytes) -> str | None:
     return None
 
 
-class MessageLists(Container):
-    """Records that are lists of messages; any other record stays as it is, to be reported."""
-
-    def __init__(self, source: Container) -> None:
-        super().__init__(source.name, source.most)
-        self.unit = source.unit
-        self._source = source
-
-    def records(self) -> Iterator[Line]:
-        """Yield an object for every list."""
-        for line in self._source.records():
-            member = None if line.skipped else _list_member(line.raw)
-            if member is not None:
-                raw = encode_members({member: line.raw})
-                line = replace(line, raw=b"{%s}" % raw)  # noqa: PLW2901
-            yield line
-
-
 class AssembledRollouts(Container):
     """Rollouts that are made of events, in the order of their first events."""
 
@@ -298,6 +282,8 @@ class AssembledRollouts(Container):
         super().__init__(source.name, source.most)
         self._source = source
         self._member, self._paths = gathering
+        if not self._member:
+            self.unit = source.unit
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
         self._place = {"file": file, "folder": folder}
@@ -314,17 +300,22 @@ class AssembledRollouts(Container):
                 for event in events:
                     size = line.skipped or len(event)
                     key, kept = self._keyed(event)
-                    db.execute(_ADD, (key, kept, size))
+                    identity = None if self._member else line.number
+                    db.execute(_ADD, (identity, key, kept, size))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
 
     def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
-        """Return the key of an event, as JSON, and the event."""
+        """Return the key of an event, as JSON, and the event; None for one that is a record by itself."""
         event = _event(raw)
         if self._paths:
             key = _first_id(event or {}, self._paths)
             return None if key is None else dump(key), raw
+        if not self._member:
+            member = _list_member(raw)
+            listed = encode_members({str(member): raw})
+            return None, b"{%s}" % listed if member else raw
         if event is None:
             text: Any = raw.decode("utf-8", "replace")
             names = _UNREADABLE.get(self._member)
@@ -337,33 +328,27 @@ class AssembledRollouts(Container):
         """Yield every record; one that is larger than the bound is not held."""
         rollouts = self._events.execute(_ROLLOUTS)
         for number, (key, size) in enumerate(rollouts, 1):
+            if not self._member:
+                number = key  # noqa: PLW2901 - that of the line
             if size > self.most:
                 yield self.line(number, 0, b"{", size)
                 continue
-            events = self._events.execute(_EVENTS, (key,))
-            raws = [raw for (raw,) in events]
+            raws = [raw for (raw,) in self._events.execute(_EVENTS, (key,))]
             record = raws[0]
             if isinstance(key, bytes):
-                record = self._record(key, raws)
+                members = {self._paths[0]: key} if key else {}
+                for name, text in self._place.items():
+                    if text:
+                        members[name] = dump(text)
+                members[self._member] = b"[%s]" % b", ".join(raws)
+                record = b"{%s}" % encode_members(members)
             yield self.line(number, 0, record)
-
-    def _record(self, key: bytes, events: list[bytes]) -> bytes:
-        """Make the record of the bytes of its events."""
-        members = {}
-        if key:
-            members[self._paths[0]] = key
-        for name, text in self._place.items():
-            if text:
-                members[name] = dump(text)
-        listed = b", ".join(events)
-        members[self._member] = b"[%s]" % listed
-        return b"{%s}" % encode_members(members)
 
 
 _SCHEMA = (
     "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB, size INT)"
 )
-_ADD = "INSERT INTO event (key, raw, size) VALUES (?, ?, ?)"
+_ADD = "INSERT INTO event VALUES (?, ?, ?, ?)"
 _ROLLOUTS = "SELECT key, sum(size) FROM event GROUP BY key ORDER BY min(id)"
 _EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"
 

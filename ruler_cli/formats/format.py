@@ -146,22 +146,19 @@ class Format(RecordPaths):
         path = before.get("reward_path", field)
         if not is_text(path) or parts(path) != place:
             return None
-        # another program may have written a reward over the score
-        if self.elsewhere or rewards or self._wrote(before, now):
+        if self.elsewhere or rewards:
             return (ORIGINAL,)
-        return None
-
-    def _wrote(self, before: JsonObject, now: Any) -> bool:
-        """Return whether the value of the reward field is what an earlier run left there."""
+        # another program may have written a reward over the score
         left = self.lost or b"null"
         score = before.get("score", before.get("ruler_score"))
         if score is not None:
             left = self.written.replace(b"%s", dump(score))
         wrote = parse_value(left)
+        is_ours = now in (None, wrote, before.get(ORIGINAL))
         if isinstance(now, float) and isinstance(wrote, float):
             # it may have been rounded
-            return isclose(now, wrote, rel_tol=1e-6)
-        return now in (None, wrote, before.get(ORIGINAL))
+            is_ours = isclose(now, wrote, rel_tol=1e-6)
+        return (ORIGINAL,) if is_ours else None
 
 
 def holds(record: JsonObject, terms: str) -> bool:

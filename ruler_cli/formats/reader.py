@@ -128,13 +128,13 @@ class Reader:
             rollouts = self._with_task(value, rollouts)
         self._refuse_foreign(value, rollouts)
         read = [self._finished(value, rollout) for rollout in rollouts]
-        tools = None
+        tools = value.get("tools") if form.shape == "group" else None
         if form.shape == "columns":
             groups = self._columns(value, line, read)
         else:
-            groups = {self._key_of(value, line, read): read}
-            if form.shape == "group":
-                tools = value.get("tools")
+            key = self._key_of(value, line, read)
+            label = self.labels.get(line.source)
+            groups = {f"{label}: {key}" if label else key: read}
         records = []
         for part, (key, members) in enumerate(groups.items()):
             rubric, error = self._rubric(value, members)
@@ -327,17 +327,6 @@ class Reader:
         return RolloutPaths(record, rollout, form.listed, is_group)
 
     def _key_of(
-        self,
-        value: JsonObject,
-        line: Line,
-        rollouts: Rollouts,
-    ) -> str:
-        """Return the group key of a record, with the label of its file."""
-        key = self._own_key(value, line, rollouts)
-        label = self.labels.get(line.source)
-        return f"{label}: {key}" if label else key
-
-    def _own_key(
         self,
         value: JsonObject,
         line: Line,

@@ -15,7 +15,7 @@ holds what no row can say of its agent. A session that is printed (`stream-json`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile
 from typing import Any, ClassVar
@@ -240,13 +240,7 @@ class Session:
                 # with what the agent said and thought of it
                 begun = self.new.pop() if role == "act" and self.new else {}
                 identity, name, arguments, *_ = values
-                left_out = words(places)[3:]
-                if left_out and is_object(arguments):
-                    stated = {}
-                    for key, value in arguments.items():
-                        if key not in left_out and value is not None:
-                            stated[key] = value
-                    arguments = stated
+                arguments = _without(arguments, words(places)[3:])
                 turn = begun | call_turn(identity, name, arguments)
                 self.append(turn | {"content": begun.get("content")})
             case "result":
@@ -271,11 +265,8 @@ class Session:
                 begin = [*self.turns] if self.kind.replaces else []
                 self.take_back(self.since(*values) or begin)
             case "undo":
-                prompts = []
-                for event_id, turns in self.turns.items():
-                    if _asks(turns):
-                        prompts.append(event_id)
-                begin = prompts[-values[0] :] if values[0] > 0 else []
+                asked = [name for name in self.turns if _asks(self.turns[name])]
+                begin = asked[-values[0] :] if values[0] > 0 else []
                 self.take_back(self.since(first(begin)))
             case "replace":
                 self.turns.clear()
@@ -413,6 +404,17 @@ def _asks(turns: Messages) -> bool:
     """Return whether one of these turns is the user's, and no result of a tool."""
     asked = [each_at(turn, "role content.0.type") for turn in turns]
     return any(role == "user" and kind != "tool_result" for role, kind in asked)
+
+
+def _without(arguments: Any, left_out: Sequence[str]) -> Any:
+    """Return the arguments of a call; where some are left out also without those that are null."""
+    if not left_out or not is_object(arguments):
+        return arguments
+    stated = {}
+    for key, value in arguments.items():
+        if key not in left_out and value is not None:
+            stated[key] = value
+    return stated
 
 
 def plain(parts: list[Any]) -> Any:

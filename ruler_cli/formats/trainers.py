@@ -88,10 +88,6 @@ def read_gym(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-Gym."""
     asked = record["responses_create_params"]
     output = lookup(record, "response.output")
-    if not output:
-        raise UnreadableError(
-            "has no items in `response.output`: the agent failed before it answered"
-        )
     *earlier, last = _gym_conversations(output)
     # an output may begin with the task
     places = _GYM_TASKS if first_agent_turn(last) == 0 else _GYM_TASKS[:1]
