@@ -23,7 +23,6 @@ from ruler_cli.files.values import (
     JsonObject,
     Names,
     first,
-    first_at,
     first_of,
     is_list,
     is_message_list,
@@ -256,17 +255,16 @@ def read_preference(record: JsonObject) -> Rollouts:
     whole = names in _PREFERRED and all(map(is_text, sides))
     if whole and all(text_of(turn) in sides[0] for turn in prompt):
         dialogues = dialogue_pair(sides)
-    tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
         if dialogues:
             *shown, last = dialogues[i]
-            return make_rollout(shown, [last], tools=tools, outcome=outcome)
+            return make_rollout(shown, [last], outcome=outcome)
         answer = answer_turns(sides[i], name)
         shown = [] if _is_whole(answer) else prompt
-        return make_rollout(shown, answer, tools=tools, outcome=outcome)
+        return make_rollout(shown, answer, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
 

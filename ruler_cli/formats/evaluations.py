@@ -60,6 +60,10 @@ def read_inspect(record: JsonObject) -> Rollout:
     said = [("", None), *map(_said, filter(is_agent, messages))]
     if whole != before and not (messages and _said(whole[-1]) in said):
         messages = whole
+    if not messages:
+        raise UnreadableError(
+            "has no messages in `messages` (Inspect writes this when a sample failed early)"
+        )
     attached = record.get("attachments") or {}
     turns = []
     for message in messages:
@@ -125,7 +129,7 @@ def read_promptfoo(record: JsonObject) -> Rollout:
     called = [item for item in objects(output) if "function" in item]
     if called and called == output:
         answer = new_turn("assistant", None, tool_calls=called)
-    return Rollout([*prompt, answer], outcome=record.get("success"))
+    return Rollout([*prompt, answer])
 
 
 def _variables(record: JsonObject) -> Turn:

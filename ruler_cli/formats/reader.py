@@ -15,6 +15,7 @@ from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
+    first,
     first_at,
     is_object,
     is_text,
@@ -203,6 +204,10 @@ class Reader:
         changes = {
             name: values.at(path) for name, path in self.value_paths.items()
         }
+        if form.outcome and not (rollout.error or "outcome" in changes):
+            stated = map(values.at, form.outcome.split("|"))
+            outcomes = [outcome for outcome in stated if outcome is not None]
+            changes["outcome"] = first(outcomes)
         reward = changes.get("reward")
         if reward is not None:
             self.missing.clear()
@@ -218,8 +223,8 @@ class Reader:
             changes["reward"] = reward
         if ended := rollout.ended or self._ending(values):
             changes["ended"] = ended
-        if self.tools:
-            tools = values.shared(self.tools)
+        if path := self.tools or form.tools:
+            tools = values.shared(path)
             changes["tools"] = json_value(tools, text=True)
         error = rollout.error or nothing_to_judge(rollout)
         if self.reference:

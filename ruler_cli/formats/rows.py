@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -59,24 +59,20 @@ from ruler_cli.settings.fields import paths
 from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
 
-Finish = Callable[[JsonObject, Rollout], Rollout] | None
 
-
-def read_row(
-    form: Format, record: JsonObject, finish: Finish
-) -> Rollout | Rollouts:
-    """Read the rollouts of a record, or its only one; `finish` adds what no path says."""
+def read_row(form: Format, record: JsonObject) -> Rollout | Rollouts:
+    """Read the rollouts of a record, or its only one."""
     if form.shape == "trajectory" and not form.listed:
         # its messages, or else its answer
         fields = (*paths(form.messages)[:1], *paths(form.answers)[:1])
         path = present(record, "|".join(fields))
-        return _rollout(form, record, finish, path, lookup(record, path))
+        return _rollout(form, record, path, lookup(record, path))
     sources = [*_sources(form, record)]
     head = first_list(present(record, _paths(form)[0]))
     if not sources and not is_list(lookup(record, head)):
         raise UnreadableError(f"has no list `{head}`{form.cause}")
     holder = () if form.listed else tuple(map(str, parts(head)))
-    read = partial(_rollout, form, record, finish)
+    read = partial(_rollout, form, record)
     rollouts = []
     for i, (path, places, value) in enumerate(sources):
         rollout = read_or_error(
@@ -106,7 +102,6 @@ def _sources(
 def _rollout(
     form: Format,
     record: JsonObject,
-    finish: Finish,
     path: str,
     value: Any,
     places: Places = (),
@@ -131,23 +126,14 @@ def _rollout(
             part = item_at(record, names, places)
             prompt += prompt_turns(part, present(record, names))
         rollout = make_rollout(prompt, answer_turns(value, path))
-    tools = None
-    if form.tools not in ("", "tools"):
-        tools = tools_of({"tools": item_at(record, form.tools, places)})
-    elif is_named or form.tools:
-        tools = tools_of(record)
-    outcome = item_at(record, form.outcome, places)
-    if form.first_wins:
-        outcome = not places[0][1]
     member = item_at(record, form.member)
-    rollout = replace(
+    return replace(
         rollout,
-        tools=tools,
-        outcome=outcome,
+        tools=tools_of(record) if is_named else None,
+        outcome=not places[0][1] if form.first_wins else None,
         member=member if is_text(member) else None,
         places=places,
     )
-    return finish(record, rollout) if finish else rollout
 
 
 def _answer(

@@ -133,7 +133,6 @@ class Session:
         return Rollout(
             [*task, *turns[begin:]],
             histories=tuple(filter(_has_agent, session.taken_back)),
-            tools=record.get("tools"),
             unknown=tuple(session.unknown),
         )
 

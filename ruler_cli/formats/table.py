@@ -50,9 +50,13 @@ def rollouts_of(
     if form.read:
         rollouts = code(form.read)(record)
     else:
-        finish = code(form.finish) if form.finish else None
-        rollouts = rows.read_row(form, record, finish)
-    return rollouts if is_list(rollouts) else [rollouts]
+        rollouts = rows.read_row(form, record)
+    if not is_list(rollouts):
+        rollouts = [rollouts]
+    if not form.finish:
+        return rollouts
+    finish = code(form.finish)
+    return [r if r.error else finish(record, r) for r in rollouts]
 
 
 def key_of(form: Format, record: JsonObject) -> str | None:

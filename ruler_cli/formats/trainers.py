@@ -21,7 +21,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    first_at,
     first_of,
     is_list,
     is_message_list,
@@ -35,8 +34,6 @@ from ruler_cli.formats.chat import (
     make_rollout,
     prompt_at,
     read_or_error,
-    tools_of,
-    with_submission,
 )
 from ruler_cli.formats.keys import hashed_key, key_text
 from ruler_cli.formats.paths import Rollouts
@@ -98,9 +95,8 @@ def read_gym(record: JsonObject) -> Rollout:
     failed = record.get("_ng_failure_class")
     return make_rollout(
         prompt,
-        with_submission(record, last),
+        last,
         histories=tuple(earlier),
-        tools=tools_of(asked),
         # of a verifier that failed the number says nothing
         reward=record.get("reward") if failed is None else None,
     )
@@ -126,15 +122,6 @@ def with_transcript(_: JsonObject, rollout: Rollout) -> Rollout:
         return rollout
     whole = {**message, "role": TRANSCRIPT}
     return replace(rollout, messages=[whole])
-
-
-_OUTCOMES = words(
-    "metrics.correct metrics.correct_answer metrics.is_correct metrics.correct_answer_reward_func "
-    "rewards.correct.score rewards.correct_answer.score rewards.is_correct.score "
-    "rewards.correct_answer_reward_func.score rewards.correct rewards.correct_answer rewards.is_correct "
-    "rewards.correct_answer_reward_func"
-)
-"""Metrics and rewards that tell whether the answer is correct."""
 
 
 def read_trace(trace: JsonObject) -> Rollout:
@@ -168,8 +155,6 @@ def read_trace(trace: JsonObject) -> Rollout:
     return Rollout(
         main,
         histories=tuple(further),
-        tools=tools_of(trace),
-        outcome=first_at(trace, *_OUTCOMES),
         ended=ended,
     )
 
@@ -184,7 +169,6 @@ def _rollouts(
     name: str,
     role: str,
     read: Callable[[Any], Rollout],
-    **shared: Any,
 ) -> Rollouts:
     """Read the trained members of the list `name`; UnreadableError if none of them can be judged.
 
@@ -206,7 +190,7 @@ def _rollouts(
         # they stand in the order in which they ended
         members.sort(key=lambda pair: lookup(pair[0], "timing.start") or 0.0)
     rollouts = [
-        read_or_error(path, read, value, member=member, **shared)
+        read_or_error(path, read, value, member=member)
         for value, path in members
     ]
     errors = [rollout.error for rollout in rollouts]
@@ -231,5 +215,4 @@ def read_rllm(record: JsonObject) -> Rollouts:
         *earlier, last = last_states(listed)
         return Rollout(last, histories=tuple(earlier))
 
-    outcome = record.get("is_correct")
-    return _rollouts(record, "trajectories", "name", read, outcome=outcome)
+    return _rollouts(record, "trajectories", "name", read)
