@@ -94,6 +94,10 @@ def read_group(record: JsonObject) -> Rollouts:
     answers = _answers(record)
     if answers is None:
         answers = answer_list(record, 1)
+        if not answers:
+            raise UnreadableError(
+                f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)"
+            )
     stated = record.get("messages")
     if stated is None:
         prompt = task_turns(record, _prompt_name(record))

@@ -219,7 +219,7 @@ class Reader:
             if reward is None and form.absent:
                 reward = parse_value(form.absent)
         reward = self._original_reward(values, reward)
-        if reward != rollout.reward:
+        if changes or reward != rollout.reward:
             changes["reward"] = reward
         if ended := rollout.ended or self._ending(values):
             changes["ended"] = ended
