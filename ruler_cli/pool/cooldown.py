@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from dataclasses import InitVar, dataclass
 
 from ruler_cli.types import CallError, duration
 
@@ -28,21 +29,17 @@ class Cooldown:
 
     A refusal stays open until a call that was sent after it is answered. If that call was sent before the
     wait was over, it contradicts that the refusal holds for all. All calls wait for open refusals,
-    unless refusals were single calls' own; and even then if nearly every call is refused.
-    If no answer contradicts those, the earlier ones are forgotten.
+    unless refusals were single calls' own; and even then if nearly every recent call is refused.
     """
 
     def __init__(self) -> None:
         self.until = -math.inf
         """The time before which no call goes."""
-        self._open: list[tuple[int, float]] = []
         self.newest = -1
         """The number of the call sent last of those that were answered."""
-        self._first = 0
+        self._open: list[tuple[int, float]] = []
         self._end = -math.inf
-        self._any_refused = False
-        self._refused = self._answered = 0
-        self._contradictions = 0
+        self._refused = self._answered = self._contradictions = 0
 
     @property
     def single(self) -> bool:
@@ -52,66 +49,36 @@ class Cooldown:
             and self._answered >= _SHARE * self._refused
         )
 
-    def refused(
-        self,
-        now: float,
-        number: int,
-        seconds: float,
-    ) -> bool:
+    def refused(self, now: float, number: int, seconds: float) -> bool:
         """Note that a call has to wait `seconds`. Return True if all calls have to wait."""
-        self._any_refused = True
-        if now >= self._end:
-            self._first = number
-        self._first = min(self._first, number)
         self._end = max(self._end, now + seconds)
-        if (
-            number < self.newest
-        ):  # a later one was answered before this one was refused
+        if number > self.newest:
+            insort(self._open, (number, now + seconds))
+        else:  # a later one was answered before this one was refused
             self._refused += 1
             self._answered += 1
             self._contradictions += 1
-        else:
-            insort(self._open, (number, now + seconds))
-        return self._decide() > now
+        self._decide()
+        return self.until > now
 
-    def answered(
-        self,
-        now: float,
-        number: int,
-        began: float,
-    ) -> bool:
-        """Note the answer to a call that was sent at `began`. Return True if it ends a wait of all calls."""
+    def answered(self, number: int, began: float) -> None:
+        """Note the answer to a call that was sent at `began`, which may end a wait of all calls."""
         self.newest = max(self.newest, number)
-        if not self._any_refused:
-            return False  # no call was refused yet
-        before = self.until
         closed = bisect_left(self._open, (number, -math.inf))
         single = sum(began < until for _, until in self._open[:closed])
-        if closed - single >= _MANY:
-            self._forget()
-        self._refused += single
         del self._open[:closed]
-        if number > self._first and began < self._end:
-            self._answered += 1
-            self._contradictions += single > 0
-        return self._decide() <= now < before
+        self._refused += single
+        self._contradictions += single > 0
+        self._answered += began < self._end
+        self._decide()
 
-    @property
-    def begun(self) -> bool:
-        """True if nearly every recent call was refused."""
+    def _decide(self) -> None:
+        """Set the time before which no call goes."""
         last = self._open[-_MANY:]
-        return len(last) == _MANY and last[-1][0] - last[0][0] < _AMONG
-
-    def _forget(self) -> None:
-        self._refused = self._answered = 0
-        self._contradictions = 0
-
-    def _decide(self) -> float:
-        waits = self._open and (self.begun or not self.single)
-        self.until = (
-            max(until for _, until in self._open) if waits else -math.inf
-        )
-        return self.until
+        nearly_all = len(last) == _MANY and last[-1][0] - last[0][0] < _AMONG
+        self.until = -math.inf
+        if self._open and (nearly_all or not self.single):
+            self.until = max(until for _, until in self._open)
 
 
 DISTINCT = 8
@@ -127,35 +94,30 @@ _GROWTH = 0.2
 """Pause before the next try, as a share of the outage so far: calls wait little longer than it lasts."""
 
 
+@dataclass(eq=False)
 class Breaker:
     """Open while the judge is down.
 
     Calls that meet a limit count as failed too. A judge that cannot be reached is down at once, since no
     single call is the cause, and so is one that is not up yet if it is waited for. While the breaker is open,
     a failure costs a call none of its tries: so an outage at night fails no group.
+
+    `now` in seconds of the loop's clock, as in every method. `patience` is how many seconds an outage may last,
+    `first_patience` how many the judge has to come up; 0 for a judge that is up already. `judge` and `address` are
+    named in sentences.
     """
 
-    def __init__(
-        self,
-        now: float,
-        patience: float,
-        judge: str,
-        address: str,
-        first_patience: float,
-    ) -> None:
-        """`now` in seconds of the loop's clock, as in every method.
+    now: InitVar[float]
+    patience: float
+    judge: str
+    address: str
+    first_patience: float
 
-        `patience` is how many seconds an outage may last, `first_patience` how many the judge has to come up;
-        0 for a judge that is up already. `judge` and `address` are named in sentences.
-        """
-        self._patience = patience
-        self._address = address
-        self.judge = judge
+    def __post_init__(self, now: float) -> None:
         self._failing: set[int] = set()
         self._rated = 0
         self._since = self._next = now
-        self.starts = first_patience > 0
-        self._first_patience = first_patience
+        self.starts = self.first_patience > 0
         self.reached = self.starts
         """True if requests reach the judge, or it is waited for until they do."""
         self.open = self.refused = False
@@ -210,16 +172,9 @@ class Breaker:
         self.refused = True
         self.wait_anew()
 
-    def wait(
-        self,
-        now: float,
-        *,
-        probing: bool,
-    ) -> float | None:
-        """Return the seconds until one call may try; None while another call is trying."""
-        if not self.alone:
-            return 0.0
-        return None if probing else max(0.0, self._next - now)
+    def pause(self, now: float) -> float:
+        """Return the seconds until one call may try."""
+        return max(0.0, self._next - now)
 
     def lasted(self, now: float) -> float:
         """Return the seconds since the first failure without a reply after it."""
@@ -227,7 +182,7 @@ class Breaker:
 
     def left(self, now: float) -> float:
         """Return the seconds that an outage may still last."""
-        patience = self._first_patience if self.starts else self._patience
+        patience = self.first_patience if self.starts else self.patience
         return (
             max(0.0, self._since + patience - now)
             if self._failing
@@ -241,7 +196,7 @@ class Breaker:
             return ""
         reason = self.last.reason
         judge = self.judge
-        address = self._address
+        address = self.address
         words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
         if not judge or (address and address in words):
             return words
