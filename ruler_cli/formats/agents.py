@@ -88,7 +88,11 @@ class ADK(Session):
 
     kind = KINDS["adk"]
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Read one event; a data base has contents as JSON text, trpc-agent-go's are texts."""
         content = json_value(event.get("content"), text=True)
         super().read_event({**event, "content": content}, kind)
@@ -138,7 +142,10 @@ def read_openhands(record: JsonObject) -> Rollout:
     return rollout
 
 
-def with_work(record: JsonObject, rollout: Rollout) -> Rollout:
+def with_work(
+    record: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
     """Put what an agent submitted behind its messages."""
     return replace(rollout, messages=with_submission(record, rollout.messages))
 

@@ -54,7 +54,11 @@ def annotate(
     return _edited(body, form, form.edit) if form.edit else body
 
 
-def _edited(body: bytes, form: Format, edit: Callable[..., Any]) -> bytes:
+def _edited(
+    body: bytes,
+    form: Format,
+    edit: Callable[..., Any],
+) -> bytes:
     """Return an annotated record as a package writes it; UsageError if it fails or leaves anything out."""
     record = parse(body)
     problem = "returned no object with all members of the record"
@@ -153,7 +157,10 @@ class _Rewards:
     path: str
     others: Sequence[bytes] = ()
 
-    def beside(self, annotation: Annotation) -> bytes:
+    def beside(
+        self,
+        annotation: Annotation,
+    ) -> bytes:
         """The `ruler` object; the first reward's own bytes are its last member."""
         return b'%s,"reward_path":%s,"rewards":[%s],"%s":%s}' % (
             dump_escaped(annotation).removesuffix(b"}"),
@@ -196,7 +203,9 @@ class _Writer:
     on_failure: OnFailure
 
     def edits(
-        self, annotated: Sequence[Annotated], group_fields: JsonObject
+        self,
+        annotated: Sequence[Annotated],
+        group_fields: JsonObject,
     ) -> Iterator[tuple[ObjectSpans, Path, NewMembers]]:
         """Yield the objects in which members are written, each with its path and its new members."""
         form = self.form
@@ -231,7 +240,9 @@ class _Writer:
             yield whole.spans, (), {"ruler": group}
 
     def in_lists(
-        self, whole: _Object, annotated: Sequence[Annotated]
+        self,
+        whole: _Object,
+        annotated: Sequence[Annotated],
     ) -> dict[str, Any]:
         """Return everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
         form = self.form
@@ -256,7 +267,10 @@ class _Writer:
         return {**changes, "ruler": _list_of(annotations)}
 
     def changes(
-        self, trajectory: _Object, rollout: Rollout, annotation: Annotation
+        self,
+        trajectory: _Object,
+        rollout: Rollout,
+        annotation: Annotation,
     ) -> NewMembers:
         """Return everything that is written in a rollout's own object, `ruler` last."""
         form = self.form
@@ -311,7 +325,12 @@ class _Writer:
             named = before.get("reward_path", path)
             if not is_text(named):
                 named = ""
-            return _Rewards(first or here, here, named, others)
+            return _Rewards(
+                first or here,
+                here,
+                named,
+                others,
+            )
         return _Rewards(now, now, path)
 
     def _reward(

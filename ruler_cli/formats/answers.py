@@ -270,7 +270,15 @@ def read_preference(record: JsonObject) -> Rollouts:
         shown = [] if _is_whole(answer) else prompt
         return make_rollout(shown, answer, outcome=outcome)
 
-    return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
+    return [
+        read_or_error(
+            (i,),
+            read,
+            i,
+            name,
+        )
+        for i, name in enumerate(names)
+    ]
 
 
 def _names(record: JsonObject) -> Names:
@@ -300,7 +308,10 @@ def _is_whole(answer: Any) -> bool:
     return lookup(answer, "0.role") in ("system", "developer", "user")
 
 
-def _best(record: JsonObject, names: Names) -> str | None:
+def _best(
+    record: JsonObject,
+    names: Names,
+) -> str | None:
     """The name of the answer that won; None for a draw, and for a label whose meaning is not known."""
     for label in _LABELS:
         field, left, right, *figures = label.split()

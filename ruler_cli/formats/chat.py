@@ -147,7 +147,10 @@ def answer_turns(
     )
 
 
-def find_answer(value: Any, where: str) -> Messages | None:
+def find_answer(
+    value: Any,
+    where: str,
+) -> Messages | None:
     """Return the one answer in a text, a message, an API's response, or a list of these; None for no answer.
 
     UnreadableError if there are several answers.
@@ -180,7 +183,10 @@ def _is_turn(value: Any) -> bool:
     return is_object(value) and bool({"role", "type"} & value.keys())
 
 
-def with_calls(record: JsonObject, answer: Messages) -> Messages:
+def with_calls(
+    record: JsonObject,
+    answer: Messages,
+) -> Messages:
     """Put the calls beside an answer before it, unless it has calls of its own."""
     calls = first_of(record, CALL_KEYS)
     if not isinstance(calls, list | dict | str) or any(map(calls_of, answer)):
@@ -200,7 +206,10 @@ def is_reply(message: Any) -> bool:
     return is_object(message) and message.get("role") in AGENT_ROLES
 
 
-def with_answer(record: JsonObject, messages: Messages) -> Messages:
+def with_answer(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Append the answer beside a conversation, unless its last message is the agent's."""
     if messages and is_reply(messages[-1]):
         return messages
@@ -230,10 +239,18 @@ def read_conversation(
         # before the user's last turn the agent's are examples, or the history of a chat
         asks_last = conversation[-1].get("role") in USER_ROLES
         length = size if asks_last else None
-    return Rollout(messages, path, prompt_length=length, **fields)
+    return Rollout(
+        messages,
+        path,
+        prompt_length=length,
+        **fields,
+    )
 
 
-def answer_list(record: JsonObject, least: int = 2) -> list[Any]:
+def answer_list(
+    record: JsonObject,
+    least: int = 2,
+) -> list[Any]:
     """Return the answers to a prompt, or to messages without one; [] if there are fewer than `least`."""
     if is_reply(lookup(json_value(record.get("messages")), "-1")):
         return []
@@ -265,7 +282,12 @@ def read_or_error(
     try:
         return replace(read(*values), path=path, **fields)
     except UnreadableError as error:
-        return Rollout([], path, error=str(error), **fields)
+        return Rollout(
+            [],
+            path,
+            error=str(error),
+            **fields,
+        )
 
 
 def make_rollout(
@@ -279,7 +301,10 @@ def make_rollout(
     return Rollout([*prompt, *answer], prompt_length=length, **fields)
 
 
-def with_submission(record: JsonObject, messages: Messages) -> Messages:
+def with_submission(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for path in SUBMISSIONS:
         text = lookup(record, path)
@@ -289,14 +314,20 @@ def with_submission(record: JsonObject, messages: Messages) -> Messages:
     return messages
 
 
-def with_task(record: JsonObject, messages: Messages) -> Messages:
+def with_task(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Put the record's task before a conversation of the agent's turns and tools' alone."""
     if any(message.get("role") in USER_ROLES for message in messages):
         return messages
     return [*prompt_at(record, TASKS), *messages]
 
 
-def prompt_at(record: JsonObject, paths: Names) -> Messages:
+def prompt_at(
+    record: JsonObject,
+    paths: Names,
+) -> Messages:
     """Return the turns of the first prompt at one of these paths; [] if there is none."""
     for path in paths:
         value = lookup(record, path)
@@ -312,7 +343,10 @@ def prompt_field(record: JsonObject) -> str | None:
     return first([*stated, *present])
 
 
-def task_turns(record: JsonObject, name: str) -> Messages:
+def task_turns(
+    record: JsonObject,
+    name: str,
+) -> Messages:
     """Return the turns before the answer: system, earlier questions and answers, and the prompt itself at `name`."""
     value = record[name]
     if name in WITH_CONTEXT and is_text(value):

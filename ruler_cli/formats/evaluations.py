@@ -197,7 +197,10 @@ def read_steps(record: JsonObject) -> Rollout:
     return read_conversation(record, with_task(record, turns))
 
 
-def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
+def with_results(
+    _: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
     """Name results by their calls, and calls of the simulated user as such, in a simulation of tau2-bench."""
     turns = []
     for message in rollout.messages:

@@ -94,7 +94,10 @@ class EventKind:
         names = [str(value) for value in values if value is not None]
         return " ".join(names) or "event"
 
-    def is_made_of(self, events: Sequence[Event]) -> bool:
+    def is_made_of(
+        self,
+        events: Sequence[Event],
+    ) -> bool:
         """Return whether at least half of the events, and one, are of this kind."""
         fitting = [*filter(self.matches, events)]
         lines = [f"{' '.join(e)} type={self.type_of(e)}" for e in fitting]
@@ -146,7 +149,10 @@ KINDS = {name: _kind(row) for name, row in tomllib.loads(_TABLE).items()}
 """Every kind of events by its name; the first that fits is taken."""
 
 
-def _first_id(event: Event, paths: Names) -> str | None:
+def _first_id(
+    event: Event,
+    paths: Names,
+) -> str | None:
     """Return the id of the conversation or of the trace that an event names; None if it names none."""
     identity = first_at(event, *paths)
     if paths is _TRACES and event.get("object") == "trace":
@@ -245,7 +251,12 @@ def assemble_rollouts(
         gathering = None if events else _LISTS
     if gathering is None:
         return container
-    return AssembledRollouts(container, gathering, file, stack)
+    return AssembledRollouts(
+        container,
+        gathering,
+        file,
+        stack,
+    )
 
 
 def _event(raw: bytes) -> Event | None:
@@ -306,7 +317,10 @@ class AssembledRollouts(Container):
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
 
-    def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
+    def _keyed(
+        self,
+        raw: bytes,
+    ) -> tuple[bytes | None, bytes]:
         """Return the key of an event, as JSON, and the event; None for one that is a record by itself."""
         event = _event(raw)
         if self._paths:
@@ -331,7 +345,12 @@ class AssembledRollouts(Container):
             if not self._member:
                 number = key  # noqa: PLW2901 - that of the line
             if size > self.most:
-                yield self.line(number, 0, b"{", size)
+                yield self.line(
+                    number,
+                    0,
+                    b"{",
+                    size,
+                )
                 continue
             raws = [raw for (raw,) in self._events.execute(_EVENTS, (key,))]
             record = raws[0]
@@ -362,4 +381,10 @@ def open_records(
     **more: Any,
 ) -> Container:
     """Open INPUT as `open_container` does, with events gathered into records."""
-    return open_container(name, stack, file, events=EVENTS, **more)
+    return open_container(
+        name,
+        stack,
+        file,
+        events=EVENTS,
+        **more,
+    )

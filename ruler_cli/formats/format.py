@@ -130,7 +130,11 @@ class Format(RecordPaths):
         """The paths at which a group key may stand, the best first."""
         return alternatives(paths(self.group_by))
 
-    def original_in(self, before: JsonObject, now: Any) -> Path | None:
+    def original_in(
+        self,
+        before: JsonObject,
+        now: Any,
+    ) -> Path | None:
         """Return where what an earlier run noted has the original of the reward field, at which `now` stands.
 
         None: the value is the original.
@@ -161,7 +165,10 @@ class Format(RecordPaths):
         return (ORIGINAL,) if is_ours else None
 
 
-def holds(record: JsonObject, terms: str) -> bool:
+def holds(
+    record: JsonObject,
+    terms: str,
+) -> bool:
     """Return whether a record has all of these terms, which are separated by spaces.
 
     `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a[].b` a
@@ -178,7 +185,10 @@ _FIRST = 5
 """Items of a list that are looked at."""
 
 
-def _holds(record: JsonObject, term: str) -> bool:
+def _holds(
+    record: JsonObject,
+    term: str,
+) -> bool:
     if term[0] == "!":
         return not _holds(record, term[1:])
     path, _, member = term.partition("[].")

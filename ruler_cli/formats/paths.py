@@ -43,7 +43,10 @@ def first_list(path: str) -> str:
     return _at_list(path)[0]
 
 
-def _inside(holder: Any, mark: str) -> dict[int | str, Any]:
+def _inside(
+    holder: Any,
+    mark: str,
+) -> dict[int | str, Any]:
     """Return the items of a list by their numbers, or the entries of an object by their keys."""
     if mark == "{}" and is_object(holder):
         return {k: {"key": k, "value": inner} for k, inner in holder.items()}
@@ -66,7 +69,12 @@ def every(
     whole = start + before
     for number, item in _inside(value, mark).items():
         here = (*places, (whole, number))
-        yield from every(item, rest, here, f"{whole}{mark}.")
+        yield from every(
+            item,
+            rest,
+            here,
+            f"{whole}{mark}.",
+        )
 
 
 def item_at(
@@ -104,7 +112,10 @@ def item_at(
     return lookup(value, path) if path else value
 
 
-def present(record: JsonObject, names: str) -> str:
+def present(
+    record: JsonObject,
+    names: str,
+) -> str:
     """Return the first of several paths, with `|` between them, that has a value, or else the last that is a key."""
     if "|" not in names or names in record:
         return names
@@ -129,7 +140,10 @@ def is_text_list(value: Any) -> bool:
     return bool(items(value)) and all(map(is_text, value))
 
 
-def rollout_object(value: Any, rollout: Rollout) -> Any:
+def rollout_object(
+    value: Any,
+    rollout: Rollout,
+) -> Any:
     """Return a rollout's own object in its record: the record itself if rollouts are items of lists."""
     if rollout.path[:1] and isinstance(rollout.path[0], int):
         return value

@@ -140,7 +140,10 @@ class _Column:
         """The words of its path."""
         return words_of(self.path)
 
-    def says(self, names: Collection[str]) -> bool:
+    def says(
+        self,
+        names: Collection[str],
+    ) -> bool:
         """Return whether it has one of these words."""
         return not self.words.isdisjoint(names)
 
@@ -226,7 +229,10 @@ def propose(values: _Values) -> RecordPaths | None:
     return None
 
 
-def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
+def reference_fields(
+    values: _Values,
+    judged: Sequence[Set[str]],
+) -> list[str]:
     """Return the paths of fields that may hold a reference answer, by their names; the likeliest first.
 
     `judged` are the texts in the rollouts of each value: a field that always holds one of them is none.
@@ -245,7 +251,11 @@ def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
     return [*dict.fromkeys(path for _, path in fields)]
 
 
-def refuse_tasks(name: str, values: _Values, path: str) -> None:
+def refuse_tasks(
+    name: str,
+    values: _Values,
+    path: str,
+) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     holder, _, _ = path.partition("[]")
     lists = [items(lookup(value, holder)) for value in values]
@@ -315,7 +325,9 @@ def _columns(records: _Values) -> _Columns:
 
 
 def _fields(
-    value: Any, path: str = "", depth: int = 0
+    value: Any,
+    path: str = "",
+    depth: int = 0,
 ) -> Iterator[tuple[str, str, Any]]:
     """Yield path, kind and value of the fields of a record, also inside objects.
 
@@ -359,7 +371,11 @@ def _kind(value: Any) -> str:
     return "numbers" if kinds and kinds <= {int, bool, float} else ""
 
 
-def _turns(value: Any, *, calls: bool = False) -> Messages:
+def _turns(
+    value: Any,
+    *,
+    calls: bool = False,
+) -> Messages:
     """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
     if is_text(value):
         value = json_messages(value)
@@ -376,7 +392,10 @@ def _turns(value: Any, *, calls: bool = False) -> Messages:
     return turns if "assistant" in roles and None not in roles else []
 
 
-def _row(path: str, columns: _Columns) -> RecordPaths | None:
+def _row(
+    path: str,
+    columns: _Columns,
+) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
     asked = [column for column in columns if column.part == "task"]
     # a prompt may hold the question
@@ -475,7 +494,11 @@ def _written(columns: _Columns) -> _Columns:
     return texts if figures or text.kind == "text" else []
 
 
-def _best_path(columns: _Columns, kind: str, names: Names) -> str:
+def _best_path(
+    columns: _Columns,
+    kind: str,
+    names: Names,
+) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
         for column in columns:

@@ -93,7 +93,10 @@ class Reader:
     missing: set[str] = field(default_factory=set, compare=False)
     """The user's path of the reward, until a record has a value there, with the nearest one."""
 
-    def read(self, line: Line) -> tuple[Record, ...]:
+    def read(
+        self,
+        line: Line,
+    ) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
 
         UnreadableError with the reason if it cannot be scored.
@@ -152,7 +155,11 @@ class Reader:
             records.append(record)
         return tuple(records)
 
-    def _check_lists(self, value: JsonObject, rollouts: Rollouts) -> None:
+    def _check_lists(
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
+    ) -> None:
         """Raise UnreadableError if a list has not one item for each rollout: nothing tells which belong together."""
         form = self.format
         size = len(rollouts)
@@ -177,7 +184,9 @@ class Reader:
                 raise _wrong_size(path, size)
 
     def _rubric(
-        self, value: JsonObject, rollouts: Rollouts
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
     ) -> tuple[Standards | None, str]:
         """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
         names = self.format.rubric.split("|")
@@ -197,7 +206,11 @@ class Reader:
         except UnreadableError as error:
             return None, error.reason
 
-    def _finished(self, value: JsonObject, rollout: Rollout) -> Rollout:
+    def _finished(
+        self,
+        value: JsonObject,
+        rollout: Rollout,
+    ) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         form = self.format
         values = self.values(value, rollout)
@@ -242,7 +255,11 @@ class Reader:
             return replace(rollout, **changes, error=error)
         return rollout
 
-    def _original_reward(self, values: RolloutPaths, reward: Any) -> Any:
+    def _original_reward(
+        self,
+        values: RolloutPaths,
+        reward: Any,
+    ) -> Any:
         """Return the reward that a rollout had before an earlier run wrote a score in its place."""
         form = self.format
         annotation = self.previous_annotation(values)
@@ -252,7 +269,10 @@ class Reader:
         at = form.original_in(annotation, now)
         return reward if at is None else value_at(annotation, at)
 
-    def _ending(self, values: RolloutPaths) -> str:
+    def _ending(
+        self,
+        values: RolloutPaths,
+    ) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
         names = self.format.ended
         inner = rollout_object(values.record, values.rollout)
@@ -267,7 +287,11 @@ class Reader:
             return first_ending(held, values.at)
         return first_ending(held, partial(lookup, both))
 
-    def _with_task(self, value: JsonObject, rollouts: Rollouts) -> Rollouts:
+    def _with_task(
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
+    ) -> Rollouts:
         """Put the task at the user's paths before each rollout: a text of all texts, or messages."""
         named = "`, `".join(self.prompt)
         asked = []
@@ -278,7 +302,11 @@ class Reader:
             raise UnreadableError(asked[0].error)
         return asked
 
-    def _task(self, value: JsonObject, rollout: Rollout) -> Any:
+    def _task(
+        self,
+        value: JsonObject,
+        rollout: Rollout,
+    ) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
         values = self.values(value, rollout)
         parts = []
@@ -293,7 +321,10 @@ class Reader:
         return [*itertools.chain.from_iterable(turns)]
 
     def _columns(
-        self, value: JsonObject, line: Line, rollouts: Rollouts
+        self,
+        value: JsonObject,
+        line: Line,
+        rollouts: Rollouts,
     ) -> dict[str, Rollouts]:
         """Return the rollouts of each group of a columnar line."""
         if not rollouts:
@@ -325,11 +356,20 @@ class Reader:
         """Return whether the group key is the hash of the prompt."""
         return self.key == PROMPT_HASH
 
-    def values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+    def values(
+        self,
+        record: JsonObject,
+        rollout: Rollout,
+    ) -> RolloutPaths:
         """Return the values of a record that belong to one of its rollouts."""
         form = self.format
         is_group = form.shape == "group"
-        return RolloutPaths(record, rollout, form.listed, is_group)
+        return RolloutPaths(
+            record,
+            rollout,
+            form.listed,
+            is_group,
+        )
 
     def _key_of(
         self,
@@ -373,7 +413,11 @@ class Reader:
                 return annotation
         return None
 
-    def _refuse_foreign(self, value: JsonObject, rollouts: Rollouts) -> None:
+    def _refuse_foreign(
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
+    ) -> None:
         """Raise UnreadableError if ruler would overwrite another's value in a record."""
         form = self.format
         owners = [rollout_object(value, rollout) for rollout in rollouts]
@@ -403,13 +447,19 @@ def _keyed(names: str) -> list[tuple[str, str]]:
     ]
 
 
-def _is_deep(value: Any, levels: int = 200) -> bool:
+def _is_deep(
+    value: Any,
+    levels: int = 200,
+) -> bool:
     """Return whether lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
     inside = value.values() if is_object(value) else items(value)
     return not levels or any(_is_deep(inner, levels - 1) for inner in inside)
 
 
-def _refuse_others(holder: Any, path: str) -> None:
+def _refuse_others(
+    holder: Any,
+    path: str,
+) -> None:
     """Raise UnreadableError for a value that is neither an annotation, nor JSON text of one, nor a list of them."""
     value = json_value(lookup(holder, path), text=True)
     for annotation in items(value) or [value]:
@@ -420,7 +470,10 @@ def _refuse_others(holder: Any, path: str) -> None:
             )
 
 
-def _wrong_size(path: str, size: int) -> UnreadableError:
+def _wrong_size(
+    path: str,
+    size: int,
+) -> UnreadableError:
     return UnreadableError(
         f"has no list of {size} items at `{path}`, one a rollout"
     )
@@ -442,7 +495,12 @@ def detect(
     """
     values = [record for _, record in records]
     row = settings.with_paths(settings.named_row or RecordPaths())
-    _refuse_paths(name, values, settings, row)
+    _refuse_paths(
+        name,
+        values,
+        settings,
+        row,
+    )
     listed = paths(row.messages or row.answers)
     if callable(settings.format):
         chosen = rows.program_format(settings.format, values)
@@ -475,7 +533,10 @@ def detect(
     return reader
 
 
-def read_records(reader: Reader, records: Records) -> Iterator[Record]:
+def read_records(
+    reader: Reader,
+    records: Records,
+) -> Iterator[Record]:
     """Read records but those that cannot be read, which is reported when they are scored."""
     for line, value in records:
         with suppress(UnreadableError):
@@ -576,7 +637,10 @@ def _unknown_shape(
     return unknown
 
 
-def _key_rule(reader: Reader, records: Records) -> GroupKey:
+def _key_rule(
+    reader: Reader,
+    records: Records,
+) -> GroupKey:
     """Return the rule of the group key: what the format computes, a field, or the prompt, with the id of its item."""
     form = reader.format
     is_rollout = form.shape == "trajectory"
@@ -594,11 +658,19 @@ def _key_rule(reader: Reader, records: Records) -> GroupKey:
             return GroupKey(path, (path,), written=written)
     name = _item_path(reader, records) if is_rollout else ""
     if name:
-        return GroupKey(name, (name,), of_item=True, written=written)
+        return GroupKey(
+            name,
+            (name,),
+            of_item=True,
+            written=written,
+        )
     return GroupKey(PROMPT_HASH, written=written)
 
 
-def _item_path(reader: Reader, records: Records) -> str:
+def _item_path(
+    reader: Reader,
+    records: Records,
+) -> str:
     """Return the field of the id of a prompt's item; empty if records have none."""
     prompts = {
         record.line: record.key for record in read_records(reader, records)
@@ -673,7 +745,12 @@ def _with_reward(
         # read there; what is written has one place, of each rollout or of none
         written = path.rpartition("[].")[2]
         if form.listed or written != form.reward:
-            form = replace(form, elsewhere=True, reward="", read_at=path)
+            form = replace(
+                form,
+                elsewhere=True,
+                reward="",
+                read_at=path,
+            )
             return replace(reader, format=form, value_paths=read)
     if not _is_free(reader, written):
         raise UsageError(

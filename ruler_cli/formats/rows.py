@@ -60,13 +60,21 @@ from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
 
 
-def read_row(form: Format, record: JsonObject) -> Rollout | Rollouts:
+def read_row(
+    form: Format,
+    record: JsonObject,
+) -> Rollout | Rollouts:
     """Read the rollouts of a record, or its only one."""
     if form.shape == "trajectory" and not form.listed:
         # its messages, or else its answer
         fields = (*paths(form.messages)[:1], *paths(form.answers)[:1])
         path = present(record, "|".join(fields))
-        return _rollout(form, record, path, lookup(record, path))
+        return _rollout(
+            form,
+            record,
+            path,
+            lookup(record, path),
+        )
     sources = [*_sources(form, record)]
     head = first_list(present(record, _paths(form)[0]))
     if not sources and not is_list(lookup(record, head)):
@@ -117,9 +125,19 @@ def _rollout(
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
     is_answer_path = path in alternatives(paths(form.answers))
     if not is_answer_path and (may_be_turns or not is_named):
-        rollout = _conversation(form, record, path, value)
+        rollout = _conversation(
+            form,
+            record,
+            path,
+            value,
+        )
     elif is_named:
-        rollout = _answer(form, record, path, value)
+        rollout = _answer(
+            form,
+            record,
+            path,
+            value,
+        )
     else:
         prompt = []
         for names in paths(form.prompt):
@@ -179,14 +197,19 @@ def _conversation(
     return read_conversation(_holder(record, path), turns, histories=histories)
 
 
-def _holder(record: JsonObject, path: str) -> JsonObject:
+def _holder(
+    record: JsonObject,
+    path: str,
+) -> JsonObject:
     """Return the fields beside a path, and those of the record."""
     beside = lookup(record, path.rpartition(".")[0])
     return {**record, **beside} if is_object(beside) else record
 
 
 def row_format(
-    name: str, row: RecordPaths, records: Sequence[JsonObject]
+    name: str,
+    row: RecordPaths,
+    records: Sequence[JsonObject],
 ) -> Format:
     """Return the format of a user's row, adapted to the first records.
 
@@ -239,7 +262,10 @@ def row_format(
     )
 
 
-def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
+def extension_format(
+    point: Any,
+    records: Sequence[JsonObject],
+) -> Format:
     """Return the format of an entry point: an object with `read`, and others of its members or not."""
     extension = load(point)
     read = guarded(point.name, extension.read)
@@ -256,7 +282,10 @@ def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
     )
 
 
-def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:
+def program_format(
+    read: ReadRecord,
+    records: Sequence[JsonObject],
+) -> Format:
     """Return the format of a program's own reader."""
     several = False
     for record in records:

@@ -88,7 +88,10 @@ class Session:
     parent: Any = None
 
     @classmethod
-    def is_session(cls, record: JsonObject) -> bool:
+    def is_session(
+        cls,
+        record: JsonObject,
+    ) -> bool:
         """Return whether at least half of a record's first events are the agent's: a sub-agent's file is left out."""
         is_made = cls.kind.is_made_of(objects(events_of(record)[:_SAMPLE]))
         # a document of messages would be taken for one of another kind
@@ -97,13 +100,19 @@ class Session:
         )
 
     @classmethod
-    def is_sub_agent(cls, record: JsonObject) -> bool:
+    def is_sub_agent(
+        cls,
+        record: JsonObject,
+    ) -> bool:
         """Return whether a session is a sub-agent's."""
         sources = str(each_at(record, _HEADS))
         return "subagent" in sources or bool(lookup(record, "info.parentID"))
 
     @classmethod
-    def rollout(cls, record: JsonObject) -> Rollout:
+    def rollout(
+        cls,
+        record: JsonObject,
+    ) -> Rollout:
         """Read a session as the rollout that it is."""
         if cls.is_sub_agent(record):
             raise UnreadableError(
@@ -137,13 +146,19 @@ class Session:
         )
 
     @classmethod
-    def whole(cls, record: JsonObject) -> Rollout:
+    def whole(
+        cls,
+        record: JsonObject,
+    ) -> Rollout:
         """Read all events of a record as its rollout."""
         session = cls()
         session.read(events_of(record))
         return Rollout(session.messages, unknown=tuple(session.unknown))
 
-    def read(self, events: Iterable[Any]) -> None:
+    def read(
+        self,
+        events: Iterable[Any],
+    ) -> None:
         """Read events one by one."""
         for event in events:
             identity = lookup(event, self.kind.id)
@@ -206,7 +221,11 @@ class Session:
             )
         self.identity = identity if self.identity is None else self.identity
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Take the steps of the row of a type, with the values at their places.
 
         An event of an unknown type is shown as JSON if it holds anything.
@@ -284,7 +303,11 @@ class Session:
                 parts = [*chain.from_iterable(map(content_parts, values))]
                 self.say("user" if role == "once" else role, parts)
 
-    def show(self, event: JsonObject, kind: str) -> None:
+    def show(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Show an event of an unknown type as JSON if it holds anything."""
         held = {}
         for name, value in event.items():
@@ -353,7 +376,11 @@ class Session:
         if has_content(turn):
             self.append(turn)
 
-    def heard(self, role: str, text: str) -> list[str]:
+    def heard(
+        self,
+        role: str,
+        text: str,
+    ) -> list[str]:
         """Return the text that the user wrote; what the harness wrote and the agent read is in a turn of its own."""
         texts = self.kind.texts
         rest = texts["removed"].sub("", text)
@@ -372,7 +399,11 @@ class Session:
             return []
         return [text if rest == text else bare]
 
-    def add_piece(self, content: Any, thought: Any = None) -> None:
+    def add_piece(
+        self,
+        content: Any,
+        thought: Any = None,
+    ) -> None:
         """Add a piece of a text or of a thought to the agent's last turn, or begin a turn with it."""
         name = "content" if content else "reasoning"
         earlier = self.last.get(name)
@@ -385,7 +416,10 @@ class Session:
         """Return the ids of an event and of those after it; [] if it is not known."""
         return [*dropwhile(str(identity).__ne__, self.turns)]
 
-    def take_back(self, names: list[str]) -> None:
+    def take_back(
+        self,
+        names: list[str],
+    ) -> None:
         """Take back the turns of these events."""
         self.left.update(names)
         self.taken_back.append(_joined(map(self.turns.pop, names)))
@@ -405,7 +439,10 @@ def _asks(turns: Messages) -> bool:
     return any(role == "user" and kind != "tool_result" for role, kind in asked)
 
 
-def _without(arguments: Any, left_out: Sequence[str]) -> Any:
+def _without(
+    arguments: Any,
+    left_out: Sequence[str],
+) -> Any:
     """Return the arguments of a call; where some are left out also without those that are null."""
     if not left_out or not is_object(arguments):
         return arguments
@@ -463,7 +500,11 @@ class Cursor(Session):
 
     kind = KINDS["cursor"]
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Read one event; the name of a tool is a key."""
         for name, called in (event.get("tool_call") or {}).items():
             event = {**event, "name": name, "called": called}
@@ -476,12 +517,19 @@ class Claude(Session):
     kind = KINDS["claude-code"]
 
     @classmethod
-    def is_sub_agent(cls, record: JsonObject) -> bool:
+    def is_sub_agent(
+        cls,
+        record: JsonObject,
+    ) -> bool:
         """Return whether all turns are of sub-agents."""
         events = objects(events_of(record))
         return all(cls.is_side(event) for event in events if "message" in event)
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Read one event; the harness writes into turns of the user, too (`isMeta`)."""
         # a command that the user typed: /review, and behind it what it stands for
         role, earlier = map(self.last.get, ("role", "content"))

@@ -227,7 +227,11 @@ class _Conversation:
         """All messages of the conversation."""
         return [turn.message for turn in self.turns]
 
-    def is_continued(self, asked: Turns, answered: Turns) -> bool:
+    def is_continued(
+        self,
+        asked: Turns,
+        answered: Turns,
+    ) -> bool:
         """Return whether a step holds this input and this answer, or is the same step again."""
         size = len(self.input)
         begins = bool(self.input) and self.input == asked[:size]
@@ -257,7 +261,12 @@ def _conversations_of(spans: list[Span]) -> list[_Conversation]:
             talk.last = number
             talk.parent = span.parent
         else:
-            talk = _Conversation(asked, answered, number, span.parent)
+            talk = _Conversation(
+                asked,
+                answered,
+                number,
+                span.parent,
+            )
             conversations.append(talk)
     # the tools that ran after a conversation's last step: results of its calls, and what no model called
     called = set()
@@ -279,7 +288,10 @@ def _conversations_of(spans: list[Span]) -> list[_Conversation]:
     return conversations
 
 
-def _with_thought(new: Turns, answer: Turns) -> Turns:
+def _with_thought(
+    new: Turns,
+    answer: Turns,
+) -> Turns:
     """Return the turns that a step adds; the first, if it repeats an answer without its thought, has it."""
     thought = first(turn.form.thought for turn in answer if turn.form.thought)
     if not new or not thought or not new[0].form.by_agent:

@@ -56,7 +56,10 @@ def verl_group(record: JsonObject) -> str | None:
     return match and match[1]
 
 
-def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
+def with_session(
+    record: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
     """Name the session of verl's V1, whose outputs are one rollout."""
     return replace(rollout, member=record["uid"].rpartition("_")[0])
 
@@ -115,7 +118,10 @@ def read_nemo_rl(record: JsonObject) -> Rollout:
     )
 
 
-def with_transcript(_: JsonObject, rollout: Rollout) -> Rollout:
+def with_transcript(
+    _: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
     """Mark the only message of an Atropos rollout as a whole conversation if it is the user's."""
     message, *more = rollout.messages
     if more or message.get("role") != "user":
@@ -161,7 +167,12 @@ def read_trace(trace: JsonObject) -> Rollout:
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    return _rollouts(record, "traces", "agent.name", read_trace)
+    return _rollouts(
+        record,
+        "traces",
+        "agent.name",
+        read_trace,
+    )
 
 
 def _rollouts(
@@ -190,7 +201,12 @@ def _rollouts(
         # they stand in the order in which they ended
         members.sort(key=lambda pair: lookup(pair[0], "timing.start") or 0.0)
     rollouts = [
-        read_or_error(path, read, value, member=member)
+        read_or_error(
+            path,
+            read,
+            value,
+            member=member,
+        )
         for value, path in members
     ]
     errors = [rollout.error for rollout in rollouts]
@@ -215,4 +231,9 @@ def read_rllm(record: JsonObject) -> Rollouts:
         *earlier, last = last_states(listed)
         return Rollout(last, histories=tuple(earlier))
 
-    return _rollouts(record, "trajectories", "name", read)
+    return _rollouts(
+        record,
+        "trajectories",
+        "name",
+        read,
+    )
