@@ -288,9 +288,7 @@ async def test_wrong_shapes(
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", ["text"], 3):
-        with pytest.raises(
-            WrongShapeError, match=r"^group: .* of type"
-        ):
+        with pytest.raises(WrongShapeError, match=r"^group: .* of type"):
             await ruler_cli.ruler(lists, "offline")
     assert server.stats()["requests"] == 0
 
