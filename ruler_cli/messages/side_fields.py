@@ -70,10 +70,7 @@ def is_shown_beside(message: JsonObject, key: str) -> bool:
     )
 
 
-def _values_inside(
-    value: Any,
-    key: str,
-) -> Iterator[Any]:
+def _values_inside(value: Any, key: str) -> Iterator[Any]:
     """Yield the texts and numbers in a JSON value, also in JSON text, without those of metadata."""
     for text in filter(is_text, leaves(value, ABOUT | _MEASURED)):
         inner = json_inside(text)
@@ -81,13 +78,14 @@ def _values_inside(
             yield from _values_inside(inner, key)
         elif text.strip():
             yield text.strip()
-    if not _COUNTED & words_of(key):
-        inside = leaves(value, _COUNTED)
-        numbers = [
-            leaf for leaf in inside if not is_text(leaf) and leaf is not False
-        ]
-        if len(numbers) <= _MOST_NUMBERS:
-            yield from numbers
+    if _COUNTED & words_of(key):
+        return
+    numbers = []
+    for leaf in leaves(value, _COUNTED):
+        if not is_text(leaf) and leaf is not False:
+            numbers.append(leaf)
+    if len(numbers) <= _MOST_NUMBERS:
+        yield from numbers
 
 
 def is_said(field: SideField, line: str) -> bool:

@@ -246,6 +246,9 @@ def render_group(
     examples = []
     owner: list[int | None] = [None] * len(group.rollouts)
     faults: dict[int, str] = {}
+    looks: dict[str, tuple[str, int]] = {}
+    twins: tuple[int, ...] = ()
+    left_out = _left_out(whole_context, context)
     for (_, place, records), lines in zip(readable, rollouts, strict=True):
         text = lines.text(shared, tools=own_tools)
         shown = with_last(text, most)
@@ -253,23 +256,20 @@ def render_group(
         if fault:
             faults |= dict.fromkeys(records, fault)
             continue
+        whole, twin = looks.setdefault(shown, (text, place))
+        if whole != text:
+            twins = twins or (twin, place)
         texts_of = (text, *lines.notes.hidden)
         number = distinct.setdefault(texts_of, len(distinct))
         if number == len(texts):
             texts.append(shown)
             places.append(place)
             examples.append(lines)
+            left_out += _left_out(text, shown)
         for at in records:
             if group.rollouts[at].error is None:
                 owner[at] = number
 
-    whole_texts = [text for text, *_ in distinct]
-    left_out = 0
-    twins: tuple[int, ...] = ()
-    if most is not None:
-        left_out = _marks_in(whole_context, *whole_texts)
-        left_out -= _marks_in(context, *texts)
-        twins = _twins(texts, whole_texts, places)
     rubric = shown_rubric(group, ask.rubric)
     reference = _reference(judged, pictures)
     digests = _digests(distinct)
@@ -332,8 +332,11 @@ def _shown_context(context: str, most: int | None) -> str:
     return with_last(context, 0) if most == 0 else context
 
 
-def _marks_in(*texts: str) -> int:
-    return sum(len(MARK.findall(text)) for text in texts)
+def _left_out(whole: str, shown: str) -> int:
+    """Count the pictures that are not shown of a text."""
+    if whole == shown:
+        return 0
+    return len(MARK.findall(whole)) - len(MARK.findall(shown))
 
 
 def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
@@ -349,20 +352,6 @@ def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
                 ways = f"put its bytes into the data, or {ways}"
             return f"{mark[1]} {why}; {ways}"
     return ""
-
-
-def _twins(
-    texts: Sequence[str],
-    whole_texts: Sequence[str],
-    places: Sequence[int],
-) -> tuple[int, ...]:
-    """Return the places of two rollouts whose texts are the same without pictures; () if there are none."""
-    first: dict[str, int] = {}
-    for at, text in enumerate(texts):
-        before = first.setdefault(text, at)
-        if whole_texts[before] != whole_texts[at]:
-            return places[before], places[at]
-    return ()
 
 
 def distinct_rollouts(group: Group, ask: AskSettings) -> int:
@@ -588,7 +577,7 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         return f"nothing to compare: rollouts {first} and {second} differ only in media that are not shown"
     if not layout.pictures or ask.pictures == "send" or ask.reads_pictures:
         return ""
-    if not _marks_in(layout.context, *layout.distinct):
+    if not any(map(MARK.search, (layout.context, *layout.distinct))):
         return ""
     # an embedded judge never reads any
     remedy = "use another judge with -m NAME"

@@ -92,7 +92,7 @@ def test_greetings(tmp_path: Path) -> None:
     record = {"messages": [ANSWER, *talk("1")]}
     result, keys = opened(write(tmp_path / "in.jsonl", [record, record]))
     assert len(keys) == 1
-    assert "2 rollouts that the agent begins are grouped" in warnings(result)
+    assert "2 rollouts that the agent begins" in warnings(result)
 
 
 def test_observed(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_observed(tmp_path: Path) -> None:
     records = [{"messages": [talk("1")[0], page, ANSWER]} for page in seen]
     result, keys = opened(write(tmp_path / "in.jsonl", records))
     assert len(keys) == 2
-    assert "2 rollouts with what was seen before" in warnings(result)
+    assert "what was seen before its first turn" in warnings(result)
 
 
 def test_odd_roles(tmp_path: Path) -> None:
