@@ -33,7 +33,11 @@ Turn = dict[str, Any]
 """A message that is made."""
 
 
-def new_turn(role: Any, content: Any, **more: Any) -> Turn:
+def new_turn(
+    role: Any,
+    content: Any,
+    **more: Any,
+) -> Turn:
     """Make a message, without further fields that are empty."""
     stated = {name: value for name, value in more.items() if value}
     return {"role": role, "content": content, **stated}
@@ -96,7 +100,10 @@ def other_text(
     return shown
 
 
-def ungraded(value: Any, depth: int = 0) -> Any:
+def ungraded(
+    value: Any,
+    depth: int = 0,
+) -> Any:
     """Return a JSON value, also one in JSON text, without reference answers and what graders say, at every depth."""
     if depth > _MOST_LEVELS:
         return None

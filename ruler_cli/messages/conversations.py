@@ -56,7 +56,10 @@ from ruler_cli.messages.parts import (
 from ruler_cli.messages.read import has_content
 
 
-def check_messages(value: Any, where: str) -> Messages:
+def check_messages(
+    value: Any,
+    where: str,
+) -> Messages:
     """Return a list of plain message objects, each Choice replaced by its message.
 
     UnreadableError if the value is no such list or an empty one; `where` is its path for the error.
@@ -85,7 +88,12 @@ def check_messages(value: Any, where: str) -> Messages:
 
 def _stated_messages(item: Any) -> Messages | None:
     """Return the messages that an item of a list states; None if it is none."""
-    inner = first_at(item, "message", "rawItem", "raw_item")
+    inner = first_at(
+        item,
+        "message",
+        "rawItem",
+        "raw_item",
+    )
     # a Choice is a dict with `message` inside, and no role of its own
     message = inner if is_object(inner) and "role" not in item else item
     if is_object(message) and (
@@ -166,7 +174,11 @@ def _is_message(value: Any) -> bool:
     return str(speaker).lower() in ROLES
 
 
-def named_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
+def named_turns(
+    value: list[Any],
+    *,
+    calls: bool = False,
+) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none.
 
     With `calls` also calls alone, which may be those that an agent should make.
@@ -201,7 +213,11 @@ def _has_parts(turn: Turn) -> bool:
     return has_speaker and first_of(turn, _PARTS) is not None
 
 
-def _named_turn(turn: Turn, by: str, text_key: str) -> Turn:
+def _named_turn(
+    turn: Turn,
+    by: str,
+    text_key: str,
+) -> Turn:
     speaker = turn.get(by)
     kind = kind_of(turn) if by in KIND_KEYS else ""
     if kind in TYPED:
@@ -214,7 +230,11 @@ def _named_turn(turn: Turn, by: str, text_key: str) -> Turn:
     return made | rest
 
 
-def step_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
+def step_turns(
+    value: list[Any],
+    *,
+    calls: bool = False,
+) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
     steps = objects(value)
     keys = {key for step in steps for key in step}
@@ -286,7 +306,11 @@ def _turns_of_step(step: JsonObject) -> Messages:
     return turns
 
 
-def _call_of_step(done: Any, key: str, arguments: Any) -> Turn:
+def _call_of_step(
+    done: Any,
+    key: str,
+    arguments: Any,
+) -> Turn:
     """Return the call of a step: its action names the tool beside its input, or is all of it."""
     if arguments is not None or key in NAMES:
         return {"name": done, "arguments": arguments}
@@ -343,7 +367,10 @@ def dialogue(value: Any) -> Messages | None:
     return None
 
 
-def _split(text: str, markers: re.Pattern[str]) -> Messages:
+def _split(
+    text: str,
+    markers: re.Pattern[str],
+) -> Messages:
     _, *turns = markers.split(text)
     speakers = [ROLES[name.lower()] for name in turns[::2]]
     return [*map(new_turn, speakers, map(str.strip, turns[1::2]))]
@@ -369,7 +396,10 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
     return []
 
 
-def chat_turns(value: Any, where: str) -> Messages:
+def chat_turns(
+    value: Any,
+    where: str,
+) -> Messages:
     """Read a conversation: messages, turns of `from` and `value`, or JSON text of either.
 
     UnreadableError if the value is none of these; `where` is its path for the error.
@@ -380,7 +410,10 @@ def chat_turns(value: Any, where: str) -> Messages:
     return check_messages(value, where)
 
 
-def prompt_turns(value: Any, where: str) -> Messages:
+def prompt_turns(
+    value: Any,
+    where: str,
+) -> Messages:
     """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
     if value in EMPTY:
         return []
@@ -408,7 +441,10 @@ def is_system(message: JsonObject) -> bool:
     return message.get("role") in ("system", "developer")
 
 
-def with_system(record: JsonObject, messages: Messages) -> Messages:
+def with_system(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     if messages and is_system(messages[0]):
         return messages

@@ -70,7 +70,10 @@ _ANSWERS = words(
 )
 
 
-def messages_of(value: Any, role: str) -> Messages | None:
+def messages_of(
+    value: Any,
+    role: str,
+) -> Messages | None:
     """Messages in the input (of the role `user`) or output (`assistant`) of a model.
 
     None if the value holds neither messages of a known shape nor a text.
@@ -91,7 +94,10 @@ def messages_of(value: Any, role: str) -> Messages | None:
     return messages
 
 
-def _listed_messages(value: list[Any], role: str) -> Messages | None:
+def _listed_messages(
+    value: list[Any],
+    role: str,
+) -> Messages | None:
     asked = role == "user"
     if asked and all(map(is_text, value)):
         return [new_turn(role, item) for item in value]
@@ -158,7 +164,10 @@ def question_turns(value: Any) -> Messages:
     return as_turn("user", value) if messages is None else messages
 
 
-def as_turn(role: str, value: Any) -> Messages:
+def as_turn(
+    role: str,
+    value: Any,
+) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
     if value in EMPTY:
         return []
@@ -262,18 +271,34 @@ def offered_tools(value: Any) -> list[Any]:
     return [tool for tool in contents if lookup(tool, "type") == "function"]
 
 
-def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
+def call_turn(
+    identity: Any,
+    name: Any,
+    arguments: Any,
+) -> Turn:
     """A turn of the agent that is one call of a tool."""
     call = {"id": identity, "name": name, "arguments": arguments}
     return new_turn("assistant", None, tool_calls=[call])
 
 
-def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
+def result_turn(
+    identity: Any,
+    content: Any,
+    name: Any = None,
+) -> Turn:
     """The result of a call as a message."""
-    return new_turn("tool", content, tool_call_id=identity, name=name)
+    return new_turn(
+        "tool",
+        content,
+        tool_call_id=identity,
+        name=name,
+    )
 
 
-def each_at(event: Any, places: str) -> list[Any]:
+def each_at(
+    event: Any,
+    places: str,
+) -> list[Any]:
     """The value at each of several places: a path, or paths with `|` between them, of which the first counts."""
     return [first_at(event, *place.split("|")) for place in words(places)]
 
@@ -297,4 +322,10 @@ def said(message: Turn) -> Said:
     if not text and form.results:  # they tell it from other messages
         text = repr(form.results)
     whole = text.strip() if is_text(text) else repr(text)
-    return Said(form.role, whole, called, form, message)
+    return Said(
+        form.role,
+        whole,
+        called,
+        form,
+        message,
+    )

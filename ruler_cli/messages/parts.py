@@ -154,7 +154,12 @@ def typed_turn(item: JsonObject) -> Turn:
     if kind in TYPED and not called:
         name = first_of(item, NAMES)
         call_id = first_of(item, IDS)
-        return new_turn(role, [item], name=name, tool_call_id=call_id)
+        return new_turn(
+            role,
+            [item],
+            name=name,
+            tool_call_id=call_id,
+        )
     if called or "content" in item:
         return {**item, "role": role}
     rest = {}

@@ -101,7 +101,12 @@ def medium_of(part: JsonObject) -> Picture | None:
             return None
         with suppress(TypeError):
             source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
-    return _named(source or "", "", error=_UNSHOWN, kind=kind)
+    return _named(
+        source or "",
+        "",
+        error=_UNSHOWN,
+        kind=kind,
+    )
 
 
 def _kind_of(text: str) -> str:
@@ -112,17 +117,30 @@ def _kind_of(text: str) -> str:
     return first(kind for kind in ("audio", "video") if kind in text) or "file"
 
 
-def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
+def mark_media(
+    text: str,
+    mark: Callable[[Picture], str],
+) -> str:
     """Replace each reference that a tracer wrote in place of a medium by its mark."""
 
     def marked(match: re.Match[str]) -> str:
         kind = _kind_of(match[0].partition("type=")[2])
-        return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
+        return mark(
+            _named(
+                match[0],
+                "",
+                error=_ELSEWHERE,
+                kind=kind,
+            )
+        )
 
     return _REFERENCE.sub(marked, text)
 
 
-def read_picture(source: str, detail: str = "") -> Picture:
+def read_picture(
+    source: str,
+    detail: str = "",
+) -> Picture:
     """Return the picture at an address on the web, in a data address, or in base64; else one with the error."""
     if re.fullmatch("https?://[!-~]+", source, re.IGNORECASE):
         return _named(source, detail, address=source)
@@ -151,14 +169,23 @@ def read_picture(source: str, detail: str = "") -> Picture:
     )
 
 
-def _named(source: str | bytes, detail: str, **fields: Any) -> Picture:
+def _named(
+    source: str | bytes,
+    detail: str,
+    **fields: Any,
+) -> Picture:
     """Return a picture with its digest."""
     kind = b"data"
     if isinstance(source, str):
         kind = b"text"
         source = source.encode("utf-8", "replace")
     salt = detail.encode("utf-8", "replace")[:16]
-    digest = blake2b(source, digest_size=16, person=kind, salt=salt)
+    digest = blake2b(
+        source,
+        digest_size=16,
+        person=kind,
+        salt=salt,
+    )
     return Picture(digest.hexdigest(), detail=detail, **fields)
 
 

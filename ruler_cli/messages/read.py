@@ -122,7 +122,15 @@ def read_message(message: JsonObject) -> Message:
         if bool(calls) == bool(listed) and not (calls and is_result):
             call_id = _identity(message.get("tool_call_id"))
             by_agent = role in _AGENTS
-            return Message(role, text, calls, is_result, call_id, "", by_agent)
+            return Message(
+                role,
+                text,
+                calls,
+                is_result,
+                call_id,
+                "",
+                by_agent,
+            )
     return _MessageReader().read(message)
 
 
@@ -175,7 +183,10 @@ class _MessageReader:
     def __init__(self) -> None:
         self.hidden = list[SideField]()
 
-    def read(self, message: JsonObject) -> Message:
+    def read(
+        self,
+        message: JsonObject,
+    ) -> Message:
         """Read the message."""
         message = as_usual(message)
         stated = message.get("role")
@@ -239,7 +250,11 @@ class _MessageReader:
             fields.append(side_field)
         return shown
 
-    def _beside(self, part: JsonObject, *used: Any) -> tuple[SideField, ...]:
+    def _beside(
+        self,
+        part: JsonObject,
+        *used: Any,
+    ) -> tuple[SideField, ...]:
         """Return the fields of a part or a call that are neither metadata nor `used`, values that are shown anyway."""
         used_values = [*map(id, used)]
         rest = {}
@@ -248,12 +263,18 @@ class _MessageReader:
                 rest[key] = value
         return tuple(self._fields(rest, LABELS))
 
-    def _text(self, value: Any) -> Text:
+    def _text(
+        self,
+        value: Any,
+    ) -> Text:
         if value is None or is_text(value):
             return value or ""
         return self._content(value).text if is_list(value) else json_text(value)
 
-    def _content(self, content: Any) -> _Content:
+    def _content(
+        self,
+        content: Any,
+    ) -> _Content:
         """Split a content into its text, its thought, and the calls and results among its parts."""
         if is_object(content):
             inner = None
@@ -284,9 +305,17 @@ class _MessageReader:
                 thoughts.append(self._text(thought))
             else:
                 texts.append(part if is_text(part) else self._part_text(part))
-        return _Content(joined(texts), joined(thoughts), calls, results)
+        return _Content(
+            joined(texts),
+            joined(thoughts),
+            calls,
+            results,
+        )
 
-    def _part_text(self, part: Any) -> Text:
+    def _part_text(
+        self,
+        part: Any,
+    ) -> Text:
         """Return the text of a part, a picture or another medium, or the part as JSON."""
         if not is_object(part):
             return json_text(part)
@@ -331,7 +360,10 @@ class _MessageReader:
             return self._content(value).text, fields
         return json_text(fields), fields
 
-    def _call(self, call: Any) -> ToolCall:
+    def _call(
+        self,
+        call: Any,
+    ) -> ToolCall:
         """Read a call of any dialect; one that is not an object is shown as it is."""
         if not is_object(call):
             return ToolCall("", "unknown", call)
@@ -351,12 +383,27 @@ class _MessageReader:
                         rest[key] = value
             arguments = rest if arguments is None else arguments
         holders = filter(is_object, map(call.get, HOLDERS))
-        fields = self._beside(members, name, arguments, result, *holders)
+        fields = self._beside(
+            members,
+            name,
+            arguments,
+            result,
+            *holders,
+        )
         call_id = _identity(first_stated(members, IDS))
         text = None if result is None else self._content(result).text
-        return ToolCall(call_id, name, arguments, text, fields)
+        return ToolCall(
+            call_id,
+            name,
+            arguments,
+            text,
+            fields,
+        )
 
-    def _result(self, block: JsonObject) -> ToolResult:
+    def _result(
+        self,
+        block: JsonObject,
+    ) -> ToolResult:
         """Read a result among the parts of a message; it may repeat the arguments of its call."""
         if block.get("status") == "error":
             block = {"is_error": True, **block}
@@ -371,4 +418,9 @@ class _MessageReader:
         text = self._content(content).text
         repeated = map(block.get, (*NAMES, *ARGUMENTS, "toolResult"))
         fields = self._beside(block, content, *repeated)
-        return ToolResult(call_id, name, text, fields)
+        return ToolResult(
+            call_id,
+            name,
+            text,
+            fields,
+        )

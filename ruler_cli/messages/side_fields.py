@@ -59,7 +59,10 @@ def side_fields(
             yield SideField(key, json_or_quoted(value), says)
 
 
-def is_shown_beside(message: JsonObject, key: str) -> bool:
+def is_shown_beside(
+    message: JsonObject,
+    key: str,
+) -> bool:
     """Return whether a field beside the content of a turn is shown.
 
     A user's are not: they mostly describe a task, whose text is the content. An `answer` is not: it may be the
@@ -70,7 +73,10 @@ def is_shown_beside(message: JsonObject, key: str) -> bool:
     )
 
 
-def _values_inside(value: Any, key: str) -> Iterator[Any]:
+def _values_inside(
+    value: Any,
+    key: str,
+) -> Iterator[Any]:
     """Yield the texts and numbers in a JSON value, also in JSON text, without those of metadata."""
     for text in filter(is_text, leaves(value, ABOUT | _MEASURED)):
         inner = json_inside(text)
@@ -88,12 +94,18 @@ def _values_inside(value: Any, key: str) -> Iterator[Any]:
         yield from numbers
 
 
-def is_said(field: SideField, line: str) -> bool:
+def is_said(
+    field: SideField,
+    line: str,
+) -> bool:
     """Return whether a line says all that a field says."""
     return all(_says(line, value) for value in field.says)
 
 
-def _says(line: str, value: Any) -> bool:
+def _says(
+    line: str,
+    value: Any,
+) -> bool:
     if is_text(value):
         return quoted(value)[1:-1] in line
     number = rf"(?<![\w.]){re.escape(json_text(value))}(?![\w.])"

@@ -66,7 +66,10 @@ CYCLE = 8
 """Passes that one drawn order serves: four shifts of it, each with its reverse."""
 
 
-def balanced(base: Sequence[int], pass_index: int) -> list[int]:
+def balanced(
+    base: Sequence[int],
+    pass_index: int,
+) -> list[int]:
     """The order of a pass within its cycle: `base`, its reverse, `base` a quarter later, its reverse, …."""
     pair, back = divmod(pass_index % CYCLE, 2)
     # rounded up: two and three move too
@@ -132,19 +135,32 @@ class PromptLayout:
     twins: tuple[int, ...] = ()
     numbered: bool = False
 
-    def order(self, seed: int, pass_index: int) -> list[int]:
+    def order(
+        self,
+        seed: int,
+        pass_index: int,
+    ) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
         key = self.key(seed, pass_index - pass_index % CYCLE)
         return balanced(self.drawn(self.all, key), pass_index)
 
-    def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
+    def drawn(
+        self,
+        rollouts: Iterable[int],
+        key: bytes,
+    ) -> list[int]:
         """Rollouts in an order that only `key` and their digests decide."""
         return sorted(
             rollouts,
             key=lambda at: keyed(key, b"order", self.digests[at]),
         )
 
-    def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
+    def key(
+        self,
+        seed: int,
+        pass_index: int,
+        attempt: int = 0,
+    ) -> bytes:
         """The key of all draws for one attempt of a pass."""
         key = self.digest + b"%d/%d" % (seed, attempt)
         if pass_index:
@@ -161,11 +177,17 @@ class PromptLayout:
         """Return whether there is nothing to compare: one rollout, or all identical."""
         return len(self.distinct) == 1
 
-    def ended(self, rollouts: Iterable[int]) -> bool:
+    def ended(
+        self,
+        rollouts: Iterable[int],
+    ) -> bool:
         """Return whether the text of one of these rollouts says how it ended."""
         return any(self.distinct[at].endswith(_ENDED) for at in rollouts)
 
-    def fits_one_request(self, ask: AskSettings) -> bool:
+    def fits_one_request(
+        self,
+        ask: AskSettings,
+    ) -> bool:
         """Return whether one request shows everything, or each rollout alone if it is asked about each."""
         rollouts: Sequence[int] = self.all
         if ask.ask == "each":
@@ -180,25 +202,37 @@ class PromptLayout:
         """Estimated tokens of a prompt that shows the whole group."""
         return self.tokens_of(self.all)
 
-    def tokens_of(self, rollouts: Sequence[int]) -> int:
+    def tokens_of(
+        self,
+        rollouts: Sequence[int],
+    ) -> int:
         """Estimated tokens of a prompt that shows some of the distinct rollouts, shared messages once."""
         saved = self.branches(rollouts).saved
         return self._unshared_tokens(rollouts) - int(saved / BYTES_PER_TOKEN)
 
-    def branches(self, rollouts: Sequence[int]) -> Branches:
+    def branches(
+        self,
+        rollouts: Sequence[int],
+    ) -> Branches:
         """The messages that several of some distinct rollouts share, if it saves enough to show them once."""
         texts = [self.distinct[at] for at in rollouts]
         tokens = self._unshared_tokens(rollouts)
         return find_branches(texts, _WORTH * BYTES_PER_TOKEN * tokens)
 
-    def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
+    def _unshared_tokens(
+        self,
+        rollouts: Sequence[int],
+    ) -> int:
         size = self.context_size + self.frame
         for at in rollouts:
             size += self.sizes[at]
         frame = PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
         return int(size / BYTES_PER_TOKEN) + frame
 
-    def bytes_within(self, tokens: int) -> int:
+    def bytes_within(
+        self,
+        tokens: int,
+    ) -> int:
         """Bytes that the context and rollouts, each with its _ENTRY_BYTES, may take in a prompt of so many tokens."""
         return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self.frame
 
@@ -294,10 +328,18 @@ def render_group(
         numbered=any(lines.notes.numbered for lines in rollouts),
     )
     layout = _measured(layout, ask)
-    return RenderedGroup(layout, examples, shared, own_tools)
+    return RenderedGroup(
+        layout,
+        examples,
+        shared,
+        own_tools,
+    )
 
 
-def _measured(layout: PromptLayout, ask: AskSettings) -> PromptLayout:
+def _measured(
+    layout: PromptLayout,
+    ask: AskSettings,
+) -> PromptLayout:
     """Return a layout with the sizes of its texts."""
     size = partial(
         size_of,
@@ -327,19 +369,28 @@ def _raw(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _shown_context(context: str, most: int | None) -> str:
+def _shown_context(
+    context: str,
+    most: int | None,
+) -> str:
     """Return the context with all of its pictures, or with none."""
     return with_last(context, 0) if most == 0 else context
 
 
-def _left_out(whole: str, shown: str) -> int:
+def _left_out(
+    whole: str,
+    shown: str,
+) -> int:
     """Count the pictures that are not shown of a text."""
     if whole == shown:
         return 0
     return len(MARK.findall(whole)) - len(MARK.findall(shown))
 
 
-def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
+def _fault_in(
+    text: str,
+    pictures: Mapping[str, Picture],
+) -> str:
     """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
     if not pictures:
         return ""
@@ -354,12 +405,18 @@ def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
     return ""
 
 
-def distinct_rollouts(group: Group, ask: AskSettings) -> int:
+def distinct_rollouts(
+    group: Group,
+    ask: AskSettings,
+) -> int:
     """Count the rollouts of a group that a judge can tell apart: with less than two nothing is compared."""
     return len(render_group(group, ask).layout.distinct)
 
 
-def shown_rubric(group: Group, usual: Standards | None) -> Standards:
+def shown_rubric(
+    group: Group,
+    usual: Standards | None,
+) -> Standards:
     """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one.
 
     A group whose own cannot be used is shown to no judge.
@@ -419,7 +476,10 @@ LADDER = (
 messages that alone are longer than a context."""
 
 
-def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
+def build_layout(
+    group: Group,
+    ask: AskSettings,
+) -> PromptLayout:
     """Render a group, shortened as little as the judge's context allows: in windows of WIDE, or to the last step.
 
     If even that is not enough, no request shows the layout: `requests_of_pass` is empty.
@@ -432,7 +492,12 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
             break
         if ask.ask != "each" and _packing(layout, ask).windows(0, WIDE):
             break
-        shorter = _shorter(group_text, layout, ask, keep)
+        shorter = _shorter(
+            group_text,
+            layout,
+            ask,
+            keep,
+        )
         if shorter != layout:
             layout = shorter
             highest = step
@@ -485,7 +550,11 @@ class RequestPart:
     distinct: tuple[int, ...]
 
 
-def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
+def pass_count(
+    layout: PromptLayout,
+    ask: AskSettings,
+    windows: int,
+) -> int:
     """Passes that a group gets: at least two in windows, one if nothing is compared."""
     if ask.ask == "each" or (layout.alone and ask.single != "score"):
         return 1
@@ -517,7 +586,10 @@ def requests_of_pass(
     return parts
 
 
-def pass_of_judge(number: int, judge: int) -> int:
+def pass_of_judge(
+    number: int,
+    judge: int,
+) -> int:
     """The pass index of pass `number` of a judge of a panel: every second judge begins with the reverse.
 
     Otherwise a preference of all judges for one position would count as agreement if passes are odd in
@@ -526,7 +598,10 @@ def pass_of_judge(number: int, judge: int) -> int:
     return number ^ (judge & 1)
 
 
-def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
+def halved(
+    part: RequestPart,
+    count: int,
+) -> tuple[RequestPart, ...]:
     """Two windows in place of one of `count` that was too long; none if too little would be in them.
 
     Each takes every second rollout, so that positions stay as they were; no other window has their numbers.
@@ -564,7 +639,10 @@ def why_unaskable(
     return GroupError("too_long", too_long(tokens, ask.context_tokens or 0))
 
 
-def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
+def why_unseen(
+    layout: PromptLayout,
+    ask: AskSettings,
+) -> str:
     """Return why a group cannot be judged for its pictures; empty if it can."""
     for mark in MARK.finditer(layout.reference):
         why = unsendable(layout.pictures[mark[2]])
@@ -589,7 +667,10 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     )
 
 
-def too_long(tokens: int, limit: int) -> str:
+def too_long(
+    tokens: int,
+    limit: int,
+) -> str:
     """The sentence for a group of which no two rollouts fit into one request."""
     return (
         f"about {tokens} tokens, more than the {limit} that the judge takes, even with the middle "
@@ -597,14 +678,21 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _packing(layout: PromptLayout, ask: AskSettings) -> Packing:
+def _packing(
+    layout: PromptLayout,
+    ask: AskSettings,
+) -> Packing:
     """Return the rollouts as items of windows."""
     limit = math.inf
     if ask.context_tokens is not None:
         room = layout.bytes_within(ask.context_tokens) - layout.context_size
         limit = max(1, room)
 
-    def draw(pass_index: int, attempt: int, rollout: int) -> bytes:
+    def draw(
+        pass_index: int,
+        attempt: int,
+        rollout: int,
+    ) -> bytes:
         key = layout.key(ask.seed, pass_index)
         return keyed(key, b"window %d" % attempt, layout.digests[rollout])
 
@@ -734,7 +822,12 @@ def labels_of(
 ) -> dict[str, int]:
     """An id for each rollout that no text of the request holds."""
     digests = [layout.digests[at] for at in order]
-    labels = _labels(digests, key, b"label", _texts_shown(layout, order))
+    labels = _labels(
+        digests,
+        key,
+        b"label",
+        _texts_shown(layout, order),
+    )
     return dict(zip(labels, order, strict=True))
 
 
@@ -751,11 +844,19 @@ def _criteria_labels(
     key = keyed(readable_text(rubric.statements).encode())
     numbers = [b"%d" % at for at in range(len(rubric.criteria))]
     texts = [*_texts_shown(layout, shown.values()), *shown]
-    labels = _labels(numbers, key, b"criterion", texts)
+    labels = _labels(
+        numbers,
+        key,
+        b"criterion",
+        texts,
+    )
     return dict(zip(labels, rubric.criteria, strict=True))
 
 
-def _texts_shown(layout: PromptLayout, rollouts: Iterable[int]) -> list[str]:
+def _texts_shown(
+    layout: PromptLayout,
+    rollouts: Iterable[int],
+) -> list[str]:
     """All texts of a request about these rollouts."""
     rubric = layout.rubric
     if isinstance(rubric, Rubric):

@@ -85,7 +85,12 @@ def render(
         # once more, with the numbers of calls that were made at once
         order, calls, results = pairing
         seen.numbered |= any(number for number, _ in calls)
-        renderer = _Renderer(shortening, seen.pictures, iter(calls), results)
+        renderer = _Renderer(
+            shortening,
+            seen.pictures,
+            iter(calls),
+            results,
+        )
         lines = [renderer.message(at, messages[at]) for at in order]
     if has_binary("\n".join(lines)):
         return [*map(without_binary, lines)]
@@ -120,7 +125,11 @@ class _Renderer:
     at: int = 0
     events: list[Event] = field(default_factory=list)
 
-    def message(self, at: int, message: Message) -> str:
+    def message(
+        self,
+        at: int,
+        message: Message,
+    ) -> str:
         """Render the message number `at`, with the marks of its pictures behind it."""
         self.at = at
         rendered = self._lines(message)
@@ -131,7 +140,10 @@ class _Renderer:
             self.marks.clear()
         return rendered
 
-    def _lines(self, message: Message) -> str:
+    def _lines(
+        self,
+        message: Message,
+    ) -> str:
         text = message.text
         calls = message.calls
         rare = message.thought or message.results or message.fields
@@ -146,7 +158,10 @@ class _Renderer:
         lines += self._call_lines(calls)
         return "\n".join(lines)
 
-    def _all_lines(self, message: Message) -> list[str]:
+    def _all_lines(
+        self,
+        message: Message,
+    ) -> list[str]:
         """Return the lines of a message: thought, results, text, calls, other fields."""
         lines = []
         calls = message.calls
@@ -182,7 +197,10 @@ class _Renderer:
         lines += self._field_lines(message.role, message.fields, line)
         return lines
 
-    def _call_lines(self, calls: Iterable[ToolCall]) -> Iterator[str]:
+    def _call_lines(
+        self,
+        calls: Iterable[ToolCall],
+    ) -> Iterator[str]:
         """Yield the lines of tool calls and of results inside them, and note their names for those outside."""
         for call in calls:
             name = _name(call.name)
@@ -201,7 +219,10 @@ class _Renderer:
             if call.result is not None:
                 yield self._result_line("", call.name, self._shown(call.result))
 
-    def _result_lines(self, results: Sequence[ToolResult]) -> Iterator[str]:
+    def _result_lines(
+        self,
+        results: Sequence[ToolResult],
+    ) -> Iterator[str]:
         """Yield the lines of results among the parts of a message, in the order of their calls."""
         numbers = {result.id: self._number_of(result.id) for result in results}
         if all(numbers.values()):
@@ -236,14 +257,20 @@ class _Renderer:
             if not is_said(side_field, line):
                 yield f"{_name(role)} {self._field(side_field)}"
 
-    def _field(self, side_field: SideField) -> str:
+    def _field(
+        self,
+        side_field: SideField,
+    ) -> str:
         text = side_field.text
         most = self.shortening.tool
         if most is not None and len(text) > most:
             text = quoted(_without_middle(text, most))
         return f"{_name(side_field.name)}: {text}"
 
-    def _shown(self, text: Text) -> str:
+    def _shown(
+        self,
+        text: Text,
+    ) -> str:
         """Return a text with a mark for each medium, and a line for each field of a part."""
         if isinstance(text, str):
             return text
@@ -257,14 +284,20 @@ class _Renderer:
                 pieces.append(piece)
         return "".join(pieces)
 
-    def _mark(self, picture: Picture) -> str:
+    def _mark(
+        self,
+        picture: Picture,
+    ) -> str:
         """Number a picture or another medium, and return what stands for it in the text of its message."""
         self.number += 1
         self.pictures[picture.digest] = picture
         self.marks.append(f"({picture.kind} {self.number} {picture.digest})")
         return f"[{picture.kind} {self.number}]"
 
-    def _called(self, call: ToolCall) -> tuple[str, bool]:
+    def _called(
+        self,
+        call: ToolCall,
+    ) -> tuple[str, bool]:
         """Note a call, and return its number, behind a space, and whether its result is missing."""
         if call.id:
             self.names.pop("", None)
@@ -272,7 +305,11 @@ class _Renderer:
         self.events.append((self.at, call.id, call.name))
         return next(self.calls)
 
-    def _result(self, call_id: str, *of_parts: str) -> tuple[str, str | None]:
+    def _result(
+        self,
+        call_id: str,
+        *of_parts: str,
+    ) -> tuple[str, str | None]:
         """Note a result, and return the number of its call, behind a space, and the name of its tool.
 
         If its message names no call, its parts may.
@@ -282,13 +319,19 @@ class _Renderer:
         called = "", self.names.get(call_id)
         return self.results.get((self.at, call_id)) or called
 
-    def _number_of(self, call_id: str) -> int:
+    def _number_of(
+        self,
+        call_id: str,
+    ) -> int:
         """Return the number of a result in the message that is rendered; 0 without one."""
         number, _ = self.results.get((self.at, call_id), ("", None))
         return int(number or 0)
 
 
-def _spoken(message: Message, text: str) -> str:
+def _spoken(
+    message: Message,
+    text: str,
+) -> str:
     """Return the line of what somebody says."""
     who = _name(message.role)
     if message.name:
@@ -304,7 +347,10 @@ def _name(name: str) -> str:
     return name if plain else quoted(name)
 
 
-def _without_middle(text: str, size: int | None) -> str:
+def _without_middle(
+    text: str,
+    size: int | None,
+) -> str:
     """Cut a text longer than `size` in its middle, with a note of the number of characters left out."""
     if size is None or len(text) <= size:
         return text
