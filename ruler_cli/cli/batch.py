@@ -23,6 +23,7 @@ from ruler_cli.cli.safe_text import one_line, print_facts, print_json
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count, lines, rounded
 from ruler_cli.errors import UsageError
+from ruler_cli.settings.fields import texts
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options
 from ruler_cli.types import Request, iso, words_of
@@ -351,7 +352,7 @@ def import_(
         )
 
         file, files = required_ledger_path(options), reply_files(replies)
-        name = next(iter(options.models), None)
+        name = next(iter(texts(options.origin("model").value or ())), None)
         if options.file and name and name in options.file.judges:
             name = str(options.file.judges[name]["model"])
         with Ledger(file) as opened:

@@ -15,8 +15,7 @@ from ruler_cli.cli.messages import option_words, print_note, report_errors
 from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.errors import UnknownShapeError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.fields import SECTIONS, SettingError, unknown_setting
-from ruler_cli.settings.judges import UntrustedFileError
+from ruler_cli.settings.fields import SECTIONS, SettingError, refuse_unknown
 from ruler_cli.settings.load import (
     field_named,
     named_sources,
@@ -67,10 +66,6 @@ def running(
         try:
             with named_sources(options.origins):
                 yield options
-        except UntrustedFileError as error:
-            allowed = again(config=error.file)
-            remedy = f"read it, and to allow it: {allowed}"
-            raise error.with_parts(remedy=remedy) from None
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse
 
@@ -99,8 +94,7 @@ def options_of(ctx: typer.Context) -> Options:
     for text in ctx.params.get("settings") or ():
         name, equals, value = text.partition("=")
         field = field_named(name, names)
-        if field not in names:
-            raise unknown_setting(name, names)
+        refuse_unknown((field,), names)
         if not equals:
             raise UsageError(
                 "is not NAME=VALUE", f"write {name}=VALUE", place="--set"
@@ -108,7 +102,7 @@ def options_of(ctx: typer.Context) -> Options:
         if field in typed:
             raise SettingError(field, "is set twice", "leave one out")
         typed[field] = value
-    return read_options(command_name(ctx), names, typed, ctx.params["config"])
+    return read_options(names, typed, ctx.params["config"])
 
 
 def warn_of_variables() -> None:

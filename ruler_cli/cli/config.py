@@ -16,10 +16,10 @@ from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns
 from ruler_cli.files.location import Location
 from ruler_cli.settings.fields import long_name, setting_of, texts
-from ruler_cli.settings.judges import judges_of, listed_prices
+from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.keys import hide_keys, without_secrets
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import JudgeSettings, ledger_path, price_of
+from ruler_cli.settings.models import JudgeSettings, ledger_path
 from ruler_cli.settings.options import Options
 from ruler_cli.settings.parameters import params_of
 
@@ -130,21 +130,16 @@ def public_value(name: str, options: Options) -> Any:
     if name == "model":
         value = [*texts(value)]
     elif name == "ledger":
-        value = options.ledgers or [str(ledger_path(""))]
+        value = value or [str(ledger_path(""))]
     elif name == "params":
         value = _params(params_of(value or {}))
-    elif name == "price":
-        value = [*map(_price, listed_prices(options))]
+    elif name == "price" and value:
+        value = f"{value[0]:g},{value[1]:g}"
     elif name == "api_base" and value:
         value = Location(value).public
     elif not isinstance(value, int | float | tuple | list | None):
         value = str(options.origin(name).value or value)
     return without_secrets(value)
-
-
-def _price(value: Any) -> str:
-    prompt, completion = price_of(value)
-    return f"{prompt:g},{completion:g}"
 
 
 def _params(params: Mapping[str, Any]) -> list[str]:
@@ -173,7 +168,7 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
 
 def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for a terminal."""
-    missing = "no ruler.toml here, and no [tool.ruler] in a pyproject.toml"
+    missing = "no ruler.toml here"
     yield f"file: {facts['file']}" if facts["file"] else missing
     rows = [[facts["command"], "value", "from", ""]]
     for name, option in facts["options"].items():

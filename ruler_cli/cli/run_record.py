@@ -111,7 +111,7 @@ class RunRecord:
 
         self._files += [
             str(options.failed or f"{self._output.name}.failed.jsonl"),
-            *options.ledgers,
+            *options.ledger,
         ]
         self._refuse_files(place)
         self._place = place

@@ -33,7 +33,6 @@ from ruler_cli.judges.decisions import systemone_body, unshown
 from ruler_cli.judges.network import UNTRUSTED, advice
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
-    classify,
     error_of,
     read_response,
 )
@@ -191,22 +190,8 @@ class LitellmJudge(ChatJudge):
             return CallError(
                 "input", remedy, "group", sent=False, billed=False, kept=False
             )
-        return await self._called(self._completion(request, how))
-
-    async def _completion(
-        self,
-        request: Request,
-        how: AnswerFormat,
-    ) -> Any:
         arguments = self.arguments(request, how)
-        if not self.params.get("stream"):
-            return await self._litellm.acompletion(**arguments)
-        options = {"include_usage": True}
-        pieces = await self._litellm.acompletion(
-            stream=True, stream_options=options, **arguments
-        )
-        chunks = [chunk async for chunk in pieces]
-        return self._litellm.stream_chunk_builder(chunks)
+        return await self._called(self._litellm.acompletion(**arguments))
 
     async def _called(
         self, call: Awaitable[Any]
@@ -294,15 +279,14 @@ class LitellmDecisionJudge(LitellmJudge):
             raise UsageError(problem, remedy, place=f"judge {name}")
         LitellmJudge.check(self, name)
 
-    async def _ask(self, request: Request) -> Reply | CallError:
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
         if error := unshown(request):
             return error
         asked = {"model": self.model, **systemone_body(request), **self.params}
         call = self._litellm.asystemone(**self._conduct(), **asked)
-        answer = await self._called(call)
-        if isinstance(answer, ErrorResponse):
-            return classify(*answer, self.secret)
-        return answer
+        return await self._called(call)
 
 
 _LEAST_CACHED = 1024 * CHARACTERS_PER_TOKEN
@@ -384,8 +368,6 @@ def _litellm() -> Any:
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    # it would wait for one to count the tokens of an answer that came in pieces
-    litellm.disable_hf_tokenizer_download = True
     return litellm
 
 

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.decisions import (
-    ROUTES,
-    DecisionJudge,
-    Route,
-    refuse_parameters,
+from ruler_cli.judges.chat_completions import (
+    WORDLESS,
+    AnswerFormat,
+    first_format,
 )
+from ruler_cli.judges.decisions import ROUTES, Route, refuse_parameters
+from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
     EMBEDDED,
@@ -34,6 +35,7 @@ from ruler_cli.judges.providers import (
     model_info,
     provider_of,
     stated_price,
+    variables_of,
 )
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
@@ -42,7 +44,6 @@ from ruler_cli.settings.parameters import body_of, wire_of
 from ruler_cli.types import Judge, Request
 
 if TYPE_CHECKING:
-    from ruler_cli.judges.chat_completions import AnswerFormat
     from ruler_cli.judges.litellm import LitellmJudge
 
 OPENAI = "https://api.openai.com/v1"
@@ -140,9 +141,9 @@ def stand_in_of(settings: JudgeSettings) -> str:
 
     It is one if litellm's list knows the name as the provider's own, and the address is none of the provider's.
     """
-    model = settings.model
-    provider = provider_of(model)
-    if settings.function or not (provider and is_own_model(model, provider)):
+    provider = provider_of(settings.model)
+    own_model = provider and is_own_model(settings.model, provider)
+    if settings.function or not (provider and own_model):
         return ""
     address = settings.api_base
     if _is_direct(settings):
@@ -153,11 +154,9 @@ def stand_in_of(settings: JudgeSettings) -> str:
         load_dotenv()  # as litellm does when it is imported
         stated = map(os.environ.get, base_variables(provider))
         address = next(filter(None, stated), None)
-    if not address:
-        return ""
-    host = urlsplit(address).hostname
+    host = urlsplit(address or "").hostname
     at_home = f".{host}".endswith(home_of(provider))
-    return "" if at_home else cut_address(address)
+    return cut_address(address) if address and not at_home else ""
 
 
 def model_at_endpoint(settings: JudgeSettings) -> str:
@@ -201,78 +200,51 @@ def key_for(
 
 
 def key_variable(settings: JudgeSettings) -> str | None:
-    """The variable whose key is sent: the one that the user names, else the provider's; None if there is none.
-
-    Of several of a provider it is the first that is set.
-    """
+    """The variable whose key is sent: the one that the user names, else the provider's; None if there is none."""
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
     variables = key_variables(provider_of(settings.model))
-    names = [*filter(None, [_provider(settings).key, *variables])]
-    return next(filter(os.environ.get, names), next(iter(names), None))
+    names = (_provider(settings).key, *variables)
+    return next(filter(None, names), None)
 
 
-_OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
-_PATHS = re.compile(
+_CALL = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings|systemone|decisions)$|(?<=/v1)/(chat|models)$"
 )
 """Ends of an address that belong to one call, and not to the endpoint."""
+_OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
+"""Ollama's own API; it speaks the protocol of OpenAI below /v1."""
 
 
 def cut_address(address: str) -> str:
-    """An endpoint's address without a call's path, such as /chat/completions, and without a slash at its end.
-
-    Ollama speaks the protocol of OpenAI below /v1, and its own below /api.
-    """
+    """An endpoint's address without a call's path, such as /chat/completions, and without a slash at its end."""
     address = address.strip().rstrip("/")
-    if _OLLAMA.search(address):
-        return _OLLAMA.sub(r"\1/v1", address)
-    return _PATHS.sub("", address).rstrip("/")
+    return _CALL.sub("", _OLLAMA.sub(r"\1/v1", address)).rstrip("/")
+
+
+_ADDRESS = re.compile(
+    r"https?://(?:\[[0-9a-f:.%]+\]|[^\s/@?#:\[\]]+)(?::0*(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-5]\d{3}))?(?:/[^\s?#]*)?",
+    re.IGNORECASE,
+)
+"""An address with a host, and without a name, a password or a query."""
 
 
 def check_address(base: str) -> None:
-    """Raise UsageError unless an address can be called; the message omits all that may hold a password."""
-    try:
-        parts = urlsplit(base)
-        callable_ = (
-            parts.scheme in ("http", "https")
-            and parts.hostname
-            and parts.port != 0
-        )
-    except ValueError:
-        callable_ = False
-    if not callable_:
-        problem = "is not an http:// or https:// address with a host"
-    elif parts.username or parts.password:
-        problem = "holds a name or password"
-    elif "?" in base or "#" in base:
-        problem = (
-            "holds more than the address of an endpoint, from `?` or `#` on"
-        )
-    else:
-        return
-    remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
-    raise UsageError(problem, remedy, place="--api-base")
+    """Raise UsageError unless an address can be called; the message omits it, since it may hold a password."""
+    if not _ADDRESS.fullmatch(base):
+        problem = "is not an http:// or https:// address with a host, and without a name, password or `?`"
+        remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
+        raise UsageError(problem, remedy, place="--api-base")
 
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
-    names = set[str | None]()
-    words = set[str]()
+    names = set[str]()
     for judge in judges:
-        names.add(judge.api_key_env)
+        names.add(judge.api_key_env or "")
         names.update(key_variables(provider_of(judge.model)))
-        word = re.split("[/_]", judge.model)[0]
-        words.update(_VARIABLES.get(word, word.upper()).split())
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in names or name.partition("_")[0] in words
-    }
-
-
-_VARIABLES = {"bedrock": "AWS", "sagemaker": "AWS", "vertex": "GOOGLE VERTEXAI"}
-"""First words of variables that are not named for a provider."""
+        names.update(variables_of(judge.provider))
+    return {name: os.environ[name] for name in names & os.environ.keys()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,15 +346,6 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     )
 
 
-def refuse_judge(settings: JudgeSettings) -> None:
-    """Raise the UsageError with which `resolve` refuses a judge, without the import of an HTTP client."""
-    if _is_direct(settings):
-        _refuse_typed(settings)
-        endpoint_of(settings)
-    else:
-        resolve(settings)
-
-
 def _refuse_typed(settings: JudgeSettings) -> None:
     """Raise UsageError for a judge that cannot speak an API of decision models, or not with its parameters."""
     if not settings.typed:
@@ -399,20 +362,17 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
 
     Which other endpoints tell none is learned by asking; Anthropic's is known, as a batch there is paid at once.
     """
-    problem = ""
-    if is_embedded(settings) and settings.model == "offline":
+    anthropic = settings.provider == "anthropic" and not _is_direct(settings)
+    if anthropic or is_embedded(settings):
         problem = "has no probabilities of words"
-    elif settings.model.startswith("anthropic/") and not _is_direct(settings):
-        problem = "has an API that tells no probabilities of words"
-    if problem:
         remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     """The answer format that a judge is asked for first; no key is needed."""
-    from ruler_cli.judges.chat_completions import first_format
-
+    if settings.typed:
+        return WORDLESS
     base = (address_of(settings) or LOCAL) if _is_direct(settings) else None
     if base is not None:
         check_address(base)
@@ -444,31 +404,22 @@ def _route(settings: JudgeSettings) -> Route:
 
 def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
     """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
-    from ruler_cli.judges.http_client import HttpClient, HttpJudge
-
     wire = wire_of(settings.params)
     headers = {}
     if end.key and settings.typed and settings.provider == "azure":
         headers["api-key"] = end.key
     elif end.key:
         headers["Authorization"] = f"Bearer {end.key}"
-    secret = (*secret_texts(settings.params), end.key or "")
-    client = HttpClient(
-        end.base,
-        headers | wire.headers,
-        wire.query,
-        settings.timeout,
-        secret,
-    )
-    if settings.typed:
-        return DecisionJudge(end.model, wire.body, client, _route(settings))
     return HttpJudge(
         end.model,
         settings.timeout,
         wire.body,
         answer_format_of(settings),
-        client.secret,
-        client=client,
+        (*secret_texts(settings.params), end.key or ""),
+        base=end.base,
+        headers=headers | wire.headers,
+        query=wire.query,
+        route=_route(settings) if settings.typed else None,
     )
 
 
@@ -503,8 +454,6 @@ def _is_direct(settings: JudgeSettings) -> bool:
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
-    if settings.params.get("stream"):
-        return False  # litellm joins the pieces of an answer
     if settings.via != "auto":
         return settings.via == "http"
     if settings.provider in _direct(settings):

@@ -67,10 +67,6 @@ _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
-_TWO_SCALES = (
-    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
-    "--set standardize=false does not"
-)
 _UNSURE = GroupError(
     "reply",
     "the judge gave only 0 and 1, and later left that scale, so that they may stand on another one",
@@ -250,13 +246,9 @@ class ScoringSession:
         self.summary.total = total
         self.observer.started(total)
         self._begun = True
-        settings = self.settings
-        unstated = settings.combine.standardize is None
-        if unstated and settings.combining.standardize:
-            self.observer.note(_TWO_SCALES)
         self.stop_if_too_many()
 
-    async def judge(self, group_run: GroupRun) -> GroupResult | None:
+    async def judge(self, group: Group) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
         before = self._gave_up
         if before:  # while this task waited for its first turn
@@ -265,7 +257,7 @@ class ScoringSession:
         assert task is not None  # noqa: S101 - the engine's
         self.tasks.add(task)
         try:
-            return await group_run.judge()
+            return await GroupRun(self.runner, group).judge()
         except asyncio.CancelledError:
             if not self._gave_up:
                 raise
@@ -285,7 +277,12 @@ class ScoringSession:
             return False
         if self.coverage.enough:
             self._warn(*self.coverage.report())
-        self._warn_of_scales()
+        for label, judge in zip(self.names, self.panel.judges, strict=True):
+            if judge.scale.left > 1 and label not in self._on_other_scale:
+                self._on_other_scale.add(label)
+                self._warn(
+                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                )
         summary = self.summary
         summary.groups += 1
         summary.kept += result.cached
@@ -490,14 +487,6 @@ class ScoringSession:
         for sentence in sentences:
             self.observer.warn(sentence)
 
-    def _warn_of_scales(self) -> None:
-        for label, judge in zip(self.names, self.panel.judges, strict=False):
-            if judge.scale.left > 1 and label not in self._on_other_scale:
-                self._on_other_scale.add(label)
-                self._warn(
-                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
-                )
-
     def digests(self, group: Group) -> Digests:
         """Count the rubric of a group; return the digests of what made its scores."""
         rubric = shown_rubric(group, self.settings.ask.rubric)
@@ -572,14 +561,13 @@ class JudgeStream:
         self._source = source
         self._gaps = gaps
         self._cut = False
-        self._runner = session.runner
         self.batch = session.scores
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
         self._engine = Engine(
-            self._start,
+            source.next,
             self._judge,
-            lambda group_run: group_run.group.size,
+            lambda group: group.size,
             session.panel.wait_for_demand,
             bounds,
         )
@@ -606,16 +594,13 @@ class JudgeStream:
         """Return the next group; StopAsyncIteration after the last."""
         while self._rest is None:
             try:
-                group_run, result = await anext(self._engine)
+                group, result = await anext(self._engine)
             except StopAsyncIteration:
                 self._rest = self._at_end()
                 break
-            group = group_run.group
             if result and self._session.panel.unsure(result.bounds):
                 # what is in the ledger costs nothing
-                group_run = GroupRun(self._runner, group)
-                judging = self._session.judge(group_run)
-                result = await asyncio.create_task(judging)
+                result = await asyncio.create_task(self._judge(group))
             scored = self._take(group, result)
             if scored is not None:
                 return scored
@@ -637,13 +622,8 @@ class JudgeStream:
             self._rest = iter(())
         self._held.close()
 
-    async def _start(self) -> GroupRun | None:
-        """Begin the next group of the source."""
-        group = await self._source.next()
-        return None if group is None else GroupRun(self._runner, group)
-
-    async def _judge(self, group_run: GroupRun) -> GroupResult | None:
-        result = await self._session.judge(group_run)
+    async def _judge(self, group: Group) -> GroupResult | None:
+        result = await self._session.judge(group)
         if self._source.endless and result is not None and result.capped:
             self.last()
         return result

@@ -30,19 +30,13 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
         judge = resolve(JudgeSettings(name, api_base=base)).judge
         assert isinstance(judge, HttpJudge), name
         assert judge.model == model
-        assert judge.client.base == (
+        assert judge.base == (
             "http://h/v1" if base else "https://api.openai.com/v1"
         )
-        assert judge.client.secret == ("" if base else "sk-x",)
+        assert judge.secret == ("" if base else "sk-x",)
     assert isinstance(
         resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge
     )
-
-
-def test_parameters_of_offline() -> None:
-    """The offline judge takes no parameters."""
-    with pytest.raises(UsageError, match="judge offline: takes no parameters"):
-        resolve(JudgeSettings("offline", name="mine", params={"a": 1}))
 
 
 ADDRESSES = {
@@ -70,23 +64,23 @@ def test_address() -> None:
         settings = JudgeSettings("mine", api_base=typed)
         judge = resolve(settings).judge
         assert isinstance(judge, HttpJudge)
-        assert judge.client.base == cut, typed
+        assert judge.base == cut, typed
 
 
-BAD_ADDRESSES = {
-    "localhost:8000": "is not an http:// or https:// address with a host",
-    "http://": "is not an http:// or https:// address with a host",
-    "http://h:0/v1": "is not an http:// or https:// address with a host",
-    "http://me:secret@h/v1": "holds a name or password",
-    "http://h/v1?key=secret": "holds more than the address",
-    "https://x.azure.com/openai/deployments/m?api-version=1": "holds more than the address",
-}
+BAD_ADDRESSES = (
+    "localhost:8000",
+    "http://",
+    "http://h:0/v1",
+    "http://me:secret@h/v1",
+    "http://h/v1?key=secret",
+    "https://x.azure.com/openai/deployments/m?api-version=1",
+)
 
 
 def test_bad_address() -> None:
     """An address that cannot be called, or holds more than an address, is refused; it is not shown."""
-    for typed, problem in BAD_ADDRESSES.items():
-        with pytest.raises(UsageError, match=problem) as error:
+    for typed in BAD_ADDRESSES:
+        with pytest.raises(UsageError, match="is not an http") as error:
             resolve(JudgeSettings("mine", api_base=typed))
         assert error.value.place == "--api-base"
         assert "secret" not in str(error.value)
