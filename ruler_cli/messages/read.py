@@ -183,10 +183,7 @@ class _MessageReader:
     def __init__(self) -> None:
         self.hidden = list[SideField]()
 
-    def read(
-        self,
-        message: JsonObject,
-    ) -> Message:
+    def read(self, message: JsonObject) -> Message:
         """Read the message."""
         message = as_usual(message)
         stated = message.get("role")
@@ -263,18 +260,12 @@ class _MessageReader:
                 rest[key] = value
         return tuple(self._fields(rest, LABELS))
 
-    def _text(
-        self,
-        value: Any,
-    ) -> Text:
+    def _text(self, value: Any) -> Text:
         if value is None or is_text(value):
             return value or ""
         return self._content(value).text if is_list(value) else json_text(value)
 
-    def _content(
-        self,
-        content: Any,
-    ) -> _Content:
+    def _content(self, content: Any) -> _Content:
         """Split a content into its text, its thought, and the calls and results among its parts."""
         if is_object(content):
             inner = None
@@ -312,10 +303,7 @@ class _MessageReader:
             results,
         )
 
-    def _part_text(
-        self,
-        part: Any,
-    ) -> Text:
+    def _part_text(self, part: Any) -> Text:
         """Return the text of a part, a picture or another medium, or the part as JSON."""
         if not is_object(part):
             return json_text(part)
@@ -360,10 +348,7 @@ class _MessageReader:
             return self._content(value).text, fields
         return json_text(fields), fields
 
-    def _call(
-        self,
-        call: Any,
-    ) -> ToolCall:
+    def _call(self, call: Any) -> ToolCall:
         """Read a call of any dialect; one that is not an object is shown as it is."""
         if not is_object(call):
             return ToolCall("", "unknown", call)
@@ -400,10 +385,7 @@ class _MessageReader:
             fields,
         )
 
-    def _result(
-        self,
-        block: JsonObject,
-    ) -> ToolResult:
+    def _result(self, block: JsonObject) -> ToolResult:
         """Read a result among the parts of a message; it may repeat the arguments of its call."""
         if block.get("status") == "error":
             block = {"is_error": True, **block}

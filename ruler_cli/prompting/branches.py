@@ -36,10 +36,7 @@ class Branches:
     blocks: Sequence[tuple[Sequence[int], str]] = ()
     saved: int = 0
 
-    def shown(
-        self,
-        labels: Sequence[str],
-    ) -> list[str]:
+    def shown(self, labels: Sequence[str]) -> list[str]:
         """Return what stands before the rollouts, given their labels in order: a sentence and the blocks, if any."""
         shown = [templates.SHARED] if self.blocks else []
         for number, (rollouts, text) in enumerate(self.blocks, 1):

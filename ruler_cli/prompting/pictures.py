@@ -109,12 +109,8 @@ _AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
 _RULES = (
     ("gemini", 0, 258, 768, LONGEST),
     ("4o-mini", 2833, 5667, 512, 768),
-    ("o4-mini", 0, 1.72, 32, LONGEST),
-    ("-mini", 0, 1.62, 32, LONGEST),
+    ("-mini", 0, 1.72, 32, LONGEST),
     ("-nano", 0, 2.46, 32, LONGEST),
-    ("o1", 75, 150, 512, 768),
-    ("o3", 75, 150, 512, 768),
-    ("gpt-5", 70, 140, 512, 768),
     ("", 85, 170, 512, 768),
 )
 """A word in the model's name, tokens of a picture and of each of its tiles, their side, and the picture's shorter side

@@ -177,17 +177,11 @@ class PromptLayout:
         """Return whether there is nothing to compare: one rollout, or all identical."""
         return len(self.distinct) == 1
 
-    def ended(
-        self,
-        rollouts: Iterable[int],
-    ) -> bool:
+    def ended(self, rollouts: Iterable[int]) -> bool:
         """Return whether the text of one of these rollouts says how it ended."""
         return any(self.distinct[at].endswith(_ENDED) for at in rollouts)
 
-    def fits_one_request(
-        self,
-        ask: AskSettings,
-    ) -> bool:
+    def fits_one_request(self, ask: AskSettings) -> bool:
         """Return whether one request shows everything, or each rollout alone if it is asked about each."""
         rollouts: Sequence[int] = self.all
         if ask.ask == "each":
@@ -202,37 +196,25 @@ class PromptLayout:
         """Estimated tokens of a prompt that shows the whole group."""
         return self.tokens_of(self.all)
 
-    def tokens_of(
-        self,
-        rollouts: Sequence[int],
-    ) -> int:
+    def tokens_of(self, rollouts: Sequence[int]) -> int:
         """Estimated tokens of a prompt that shows some of the distinct rollouts, shared messages once."""
         saved = self.branches(rollouts).saved
         return self._unshared_tokens(rollouts) - int(saved / BYTES_PER_TOKEN)
 
-    def branches(
-        self,
-        rollouts: Sequence[int],
-    ) -> Branches:
+    def branches(self, rollouts: Sequence[int]) -> Branches:
         """The messages that several of some distinct rollouts share, if it saves enough to show them once."""
         texts = [self.distinct[at] for at in rollouts]
         tokens = self._unshared_tokens(rollouts)
         return find_branches(texts, _WORTH * BYTES_PER_TOKEN * tokens)
 
-    def _unshared_tokens(
-        self,
-        rollouts: Sequence[int],
-    ) -> int:
+    def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
         size = self.context_size + self.frame
         for at in rollouts:
             size += self.sizes[at]
         frame = PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
         return int(size / BYTES_PER_TOKEN) + frame
 
-    def bytes_within(
-        self,
-        tokens: int,
-    ) -> int:
+    def bytes_within(self, tokens: int) -> int:
         """Bytes that the context and rollouts, each with its _ENTRY_BYTES, may take in a prompt of so many tokens."""
         return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self.frame
 
@@ -286,7 +268,7 @@ def render_group(
     for (_, place, records), lines in zip(readable, rollouts, strict=True):
         text = lines.text(shared, tools=own_tools)
         shown = with_last(text, most)
-        fault = _fault_in(f"{context}\n{shown}", pictures) if sent else ""
+        fault = _fault_in((context, shown), pictures) if sent else ""
         if fault:
             faults |= dict.fromkeys(records, fault)
             continue
@@ -388,13 +370,13 @@ def _left_out(
 
 
 def _fault_in(
-    text: str,
+    texts: Iterable[str],
     pictures: Mapping[str, Picture],
 ) -> str:
     """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
     if not pictures:
         return ""
-    for mark in MARK.finditer(text):
+    for mark in MARK.finditer("\n".join(texts)):
         picture = pictures[mark[2]]
         why = unsendable(picture)
         if why:
@@ -579,11 +561,12 @@ def requests_of_pass(
         packing = _packing(layout, ask)
         windows = packing.windows(pass_index, WIDE)
         windows = windows or packing.windows(pass_index, LEAST)
-    parts = []
-    for number, window in enumerate(windows):
-        shown = sorted(window) if ask.order == "input" else window
-        parts.append(RequestPart(pass_index, number, tuple(shown)))
-    return parts
+    if ask.order == "input":
+        windows = [*map(sorted, windows)]
+    return [
+        RequestPart(pass_index, number, tuple(window))
+        for number, window in enumerate(windows)
+    ]
 
 
 def pass_of_judge(

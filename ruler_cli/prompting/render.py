@@ -140,10 +140,7 @@ class _Renderer:
             self.marks.clear()
         return rendered
 
-    def _lines(
-        self,
-        message: Message,
-    ) -> str:
+    def _lines(self, message: Message) -> str:
         text = message.text
         calls = message.calls
         rare = message.thought or message.results or message.fields
@@ -158,10 +155,7 @@ class _Renderer:
         lines += self._call_lines(calls)
         return "\n".join(lines)
 
-    def _all_lines(
-        self,
-        message: Message,
-    ) -> list[str]:
+    def _all_lines(self, message: Message) -> list[str]:
         """Return the lines of a message: thought, results, text, calls, other fields."""
         lines = []
         calls = message.calls
@@ -197,10 +191,7 @@ class _Renderer:
         lines += self._field_lines(message.role, message.fields, line)
         return lines
 
-    def _call_lines(
-        self,
-        calls: Iterable[ToolCall],
-    ) -> Iterator[str]:
+    def _call_lines(self, calls: Iterable[ToolCall]) -> Iterator[str]:
         """Yield the lines of tool calls and of results inside them, and note their names for those outside."""
         for call in calls:
             name = _name(call.name)
@@ -219,10 +210,7 @@ class _Renderer:
             if call.result is not None:
                 yield self._result_line("", call.name, self._shown(call.result))
 
-    def _result_lines(
-        self,
-        results: Sequence[ToolResult],
-    ) -> Iterator[str]:
+    def _result_lines(self, results: Sequence[ToolResult]) -> Iterator[str]:
         """Yield the lines of results among the parts of a message, in the order of their calls."""
         numbers = {result.id: self._number_of(result.id) for result in results}
         if all(numbers.values()):
@@ -257,20 +245,14 @@ class _Renderer:
             if not is_said(side_field, line):
                 yield f"{_name(role)} {self._field(side_field)}"
 
-    def _field(
-        self,
-        side_field: SideField,
-    ) -> str:
+    def _field(self, side_field: SideField) -> str:
         text = side_field.text
         most = self.shortening.tool
         if most is not None and len(text) > most:
             text = quoted(_without_middle(text, most))
         return f"{_name(side_field.name)}: {text}"
 
-    def _shown(
-        self,
-        text: Text,
-    ) -> str:
+    def _shown(self, text: Text) -> str:
         """Return a text with a mark for each medium, and a line for each field of a part."""
         if isinstance(text, str):
             return text
@@ -284,20 +266,14 @@ class _Renderer:
                 pieces.append(piece)
         return "".join(pieces)
 
-    def _mark(
-        self,
-        picture: Picture,
-    ) -> str:
+    def _mark(self, picture: Picture) -> str:
         """Number a picture or another medium, and return what stands for it in the text of its message."""
         self.number += 1
         self.pictures[picture.digest] = picture
         self.marks.append(f"({picture.kind} {self.number} {picture.digest})")
         return f"[{picture.kind} {self.number}]"
 
-    def _called(
-        self,
-        call: ToolCall,
-    ) -> tuple[str, bool]:
+    def _called(self, call: ToolCall) -> tuple[str, bool]:
         """Note a call, and return its number, behind a space, and whether its result is missing."""
         if call.id:
             self.names.pop("", None)
@@ -319,10 +295,7 @@ class _Renderer:
         called = "", self.names.get(call_id)
         return self.results.get((self.at, call_id)) or called
 
-    def _number_of(
-        self,
-        call_id: str,
-    ) -> int:
+    def _number_of(self, call_id: str) -> int:
         """Return the number of a result in the message that is rendered; 0 without one."""
         number, _ = self.results.get((self.at, call_id), ("", None))
         return int(number or 0)

@@ -50,10 +50,7 @@ class RenderedRollout:
             lines.append(f"ended: {rollout.ended}")
         return "\n".join(lines)
 
-    def shortened(
-        self,
-        keep: Shortening,
-    ) -> RenderedRollout:
+    def shortened(self, keep: Shortening) -> RenderedRollout:
         """Render it with less of its text."""
         lines = [render(part, keep) for part in self.conversations]
         return replace(self, lines=lines)

@@ -61,10 +61,7 @@ class Packing:
                 return pair[pass_index - even]
         return []
 
-    def _counts(
-        self,
-        least: int,
-    ) -> Iterator[int]:
+    def _counts(self, least: int) -> Iterator[int]:
         """Yield the numbers of windows to try, the fewest first."""
         number = len(self.sizes)
         count = fewest(number, self.most)
