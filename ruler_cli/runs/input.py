@@ -715,18 +715,23 @@ def refuse_other_groups(
     alike = replace(source.settings, source=output, **paths)
     with ExitStack() as stack, suppress(UsageError):
         scored = open_input(alike, stack, _ignore)
-        tasks = {_task(group) for group in scored.again()}
-        if any(_task(group) in tasks for group in source.again()):
-            return
+        labels = source.reader is not None and bool(source.reader.labels)
+        names = {_name(group, by_prompt=labels) for group in scored.again()}
+        for group in source.again():
+            if _name(group, by_prompt=labels) in names:
+                return
     raise not_replaced(
         location, "holds scores of other groups than those of INPUT"
     )
 
 
-def _task(group: Group) -> str:
-    """Return what tells a group from those of another file: the hash of its prompt, or its key if it has none."""
-    prompts = [prompt_key(rollout, None) for rollout in group.rollouts[:1]]
-    return prompts[0] if any(prompts) else group.key
+def _name(group: Group, *, by_prompt: bool) -> str:
+    """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
+    prompt = ""
+    if by_prompt or group.key == group.records[0].line.where:
+        for rollout in group.rollouts[:1]:
+            prompt = prompt_key(rollout, None)
+    return prompt or group.key
 
 
 def _count(number: int, noun: str) -> str:
