@@ -136,8 +136,6 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
         ],
     }
     write(tmp_path / names[2], [raw, {**raw, "group_id": "b"}])
-    (tmp_path / names[3]).write_text("")
-    (tmp_path / names[4]).write_text("{broken\n")
     done = ruler("trend", *names, "--json")
     assert done.returncode == 1
     assert (
@@ -149,17 +147,7 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
     reasons = [one["reason"] for one in found]
     assert reasons[1] == "no rollout has a score; failed groups: 3 reply"
     assert reasons[2] == "no rollout has an annotation of ruler"
-    assert "holds no records" in reasons[3]
-    assert "line 1 is not JSON" in reasons[4]
-    assert [bool(one) for one in reasons] == [
-        False,
-        True,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert [bool(one) for one in reasons[1:]] == [True, True, *[False] * 4]
     assert [one["score"] is None for one in found] == [
         bool(one) for one in reasons
     ]
@@ -331,7 +319,7 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
-    """Labels at a path are read in each file; a path without any label is refused."""
+    """Labels at a path are read in each file; a path that no record has is refused."""
     for i in range(3):
         lines = [scored(f"g{g}", 0.2, 0.8) for g in range(3)]
         for one in lines:
@@ -346,13 +334,12 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     assert found["labels"] == "metadata.passed"
     assert [one["label"]["mean"] for one in found["steps"]] == [0.5] * 3
     assert found["steps"][0]["against_label"]["accuracy"] == 1
-    for path, problem in (
-        ("metadata.none", "none of the first records has it"),
-        ("metadata.word", "no rollout with a score has a usable label there"),
-    ):
-        done = ruler("trend", *names, "--labels", path)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"--labels {path}: {problem}" in done.stderr
+    done = ruler("trend", *names, "--labels", "metadata.none")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        "--labels metadata.none: none of the first records has it"
+        in done.stderr
+    )
 
 
 def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
