@@ -290,31 +290,6 @@ async def test_recorded_exchanges() -> None:
     assert best.reward > worst.reward
 
 
-@pytest.mark.parametrize(
-    "tools", [{"type": "function", "function": {"name": "f"}}, "f", 3, [print]]
-)
-async def test_tools_of_a_wrong_shape(tools: Any) -> None:
-    """Tools that are no list of dicts are refused."""
-    with pytest.raises(WrongShapeError, match="tools"):
-        await ruler_cli.ruler(
-            [rollout(0.1)["messages"]], "offline", tools=tools
-        )
-
-
-@pytest.mark.parametrize(
-    ("paths", "name"),
-    [((5, "o"), "input"), (("i", None), "output"), ((b"i", "o"), "input")],
-)
-async def test_files_of_a_wrong_shape(
-    paths: tuple[Any, Any], name: str
-) -> None:
-    """A file that is not named by a path is refused."""
-    with pytest.raises(WrongShapeError, match=f"^{name}: is of type"):
-        await ruler_cli.score_file(
-            *paths, ScoreSettings(judge=JudgeSettings("offline"))
-        )
-
-
 def test_reader_who_leaves(tmp_path: Path) -> None:
     """`score_file` into a pipe that nobody reads to its end returns, as the command ends with exit code 0."""
     source = write(

@@ -16,7 +16,6 @@ from ruler_cli.files.index import Index
 from ruler_cli.files.scratch import digest
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import (
-    AdaptiveConcurrency,
     Budget,
     ConcurrencyLimit,
 )
@@ -56,42 +55,6 @@ def test_index_closed_while_read() -> None:
         index.close()
         thread.join(10)
         assert len(ended) == 1
-
-
-def test_some_never_answered() -> None:
-    """Requests that the judge can never answer do not keep others from it."""
-    broken = CallError(
-        "transport", "the judge answered 500", "call", billed=False
-    )
-    judge = World(
-        error=lambda request, *_: (
-            broken if int(request.user) % 10 == 0 else None
-        )
-    )
-
-    async def main() -> int:
-        caller, replies = (
-            Caller(
-                judge,
-                gate_of(AdaptiveConcurrency(4096), StopSignal()),
-                retries=6,
-                timeout=600.0,
-            ),
-            [],
-        )
-
-        async def one(number: int) -> None:
-            if isinstance(
-                await caller.call(Request("s", str(number), ("a",))), Reply
-            ):
-                replies.append(number)
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(3000):
-                tasks.start_soon(one, number)
-        return len(replies)
-
-    assert virtually(main) == 2700
 
 
 def test_outage_that_is_waited_for(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,21 +196,6 @@ async def test_cut_off_asks_for_the_rest(
     done = await score(settings(tmp_path, server, "twice-cutoff"))
     assert done.complete
     assert rewards(tmp_path) == TRUE
-
-
-async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
-    """A failed group's reward is null or the original; with `drop` its record is in the failed file, once."""
-    run = settings(tmp_path, server, "empty")
-    for how, reward in (("null", None), ("keep", 0.0)):
-        await score(replace(run, on_failure=how))  # type: ignore[arg-type]  # a value of the option
-        assert rewards(tmp_path)[0][0] == reward
-        (tmp_path / "out.jsonl").unlink()
-    for _ in range(2):
-        await score(replace(run, on_failure="drop"))
-    assert read(tmp_path / "out.jsonl") == []
-    assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == (
-        tmp_path / "in.jsonl"
-    ).read_text()
 
 
 async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:

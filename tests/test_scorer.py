@@ -288,9 +288,7 @@ async def test_wrong_shapes(
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", ["text"], 3):
-        with pytest.raises(
-            WrongShapeError, match=r"^message_lists: .* of type"
-        ):
+        with pytest.raises(WrongShapeError, match=r"^group: .* of type"):
             await ruler_cli.ruler(lists, "offline")
     assert server.stats()["requests"] == 0
 
@@ -301,7 +299,6 @@ async def test_settings_that_cannot_be(
 ) -> None:
     """Settings that contradict one another, or that say how a file is read, are refused before a call."""
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
         ({"combine": CombineSettings(min_passes=2)}, "--set min_passes"),
         ({"input": InputSettings(group_by="x")}, "group_by"),

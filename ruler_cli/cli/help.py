@@ -43,18 +43,13 @@ class SectionedCommand(TyperCommand):
         more = super().parse_args(ctx, args)
         if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
-        if self.name == "report":
-            raise UsageError(
-                f"{' '.join(more)}: more files than one",
-                "use `ruler compare A B` for two, `ruler trend STEP…` for those of a training",
-            )
+        remedy = f"`{ctx.command_path} --help` lists what it takes"
         if self.params[0].metavar in ("INPUT", "SCORED"):
-            raise UsageError(
-                f"{' '.join(more)}: more paths than the command takes",
-                "name several files by one pattern in quotes, e.g. 'runs/*.jsonl'",
-            )
-        ctx.fail(f"Got unexpected extra arguments ({' '.join(more)})")
-        return more
+            remedy = "name several files by one pattern in quotes, e.g. 'runs/*.jsonl'"
+        if self.name == "report":
+            remedy = "use `ruler compare A B` for two, `ruler trend STEP…` for those of a training"
+        problem = "more paths than the command takes"
+        raise UsageError(problem, remedy, place=" ".join(more))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line, arguments by their bare names."""

@@ -82,7 +82,12 @@ def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
         settings = score_settings(options, source, output)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
-        print_note(*_warnings(settings))
+        number = 0 if settings.cached_only else _open_requests(settings)
+        if number:
+            are = f"{count(number, 'request')} of this ledger"
+            print_note(
+                f"warning: {are} are in open batches; those of INPUT are sent, and paid for, again"
+            )
         judge = _judge_here if options.engine == "here" else _judge_on_ray
         record.result = judge(settings, options, record)
         code = _report(settings, options, record.result)
@@ -182,19 +187,6 @@ def _ask_ray(address: str) -> None:
         ) from None
 
 
-def _warnings(settings: ScoreSettings) -> Iterator[str]:
-    """Yield a sentence for each setting that misleads, or costs twice."""
-    repeated = settings.ask.passes > 1 or settings.panel
-    if settings.ask.order == "input" and repeated:
-        yield (
-            "warning: with --set order=input every pass has the same order, so position bias counts as "
-            "reliability and weight"
-        )
-    if not settings.cached_only and (number := _open_requests(settings)):
-        are = f"{count(number, 'request')} of this ledger"
-        yield f"warning: {are} are in open batches; those of INPUT are sent, and paid for, again"
-
-
 def _open_requests(settings: ScoreSettings) -> int:
     """Return the number of requests that open batches of the ledger hold."""
     from ruler_cli.runs.batch.journal import count_open_requests
@@ -249,17 +241,15 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
 
     output = Location(settings.output)
     failed = failed_path(settings)
-    dropped = settings.on_failure == "drop" and result.summary.failed
-    if failed and (result.summary.unreadable or dropped) and failed.exists():
-        what = (
-            "dropped records and unreadable lines"
-            if dropped
-            else "unreadable lines"
-        )
-        yield f"{what} are in {failed}"
+    summary = result.summary
+    lost = summary.unreadable
+    if settings.on_failure == "drop":
+        lost += sum(summary.failed.values())
+    if failed and lost and failed.exists():
+        yield f"unreadable lines and dropped records are in {failed}"
     if result.whole or output.stream:
         return
-    if output.remote or (output.real.exists() and not result.summary.scored):
+    if output.remote or (output.real.exists() and not summary.scored):
         yield f"{output.shown} is unchanged"
     if Path(settings.output + ".partial").exists():
         yield f"finished groups are in {settings.output}.partial"

@@ -17,7 +17,7 @@ import json
 import re
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, BinaryIO
 
@@ -26,12 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from ruler_cli.errors import (
-    InputChanged,
-    OutputError,
-    UnreadableError,
-)
-from ruler_cli.files.containers import Writer
+from ruler_cli.errors import InputChanged, OutputError, UnreadableError
+from ruler_cli.files.containers import Container, Writer
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
@@ -58,7 +54,11 @@ _MARK = {b"ruler": b"JSON"}
 def objects(batch: Any) -> list[bytes]:
     """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
     columns = []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
+    for field, column in zip(
+        batch.schema,
+        batch.columns,
+        strict=True,
+    ):
         # asked for where there are none, it makes the rest four times as slow
         maps = "lossy" if "map<" in str(field.type) else None
         values = column.to_pylist(maps_as_pydicts=maps)
@@ -130,57 +130,78 @@ def _encodable(text: str) -> str:
 
 
 class TableWriter(Writer):
-    """Spools records, and writes them as a table at the end; rows of `table`, a Parquet INPUT, keep the rest."""
+    """Spools records, and writes them as a table at the end; rows of a Parquet INPUT keep the rest."""
 
-    def __init__(self, stream: BinaryIO, name: str, table: Any) -> None:
-        super().__init__(stream, name, table)
+    form = "table"
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
+    ) -> None:
+        super().__init__(
+            stream,
+            name,
+            source,
+        )
+        is_table = source is not None and source.form == self.form
+        table: Any = source if is_table else None
         self._table = table
-        self._schema = pa.schema([])
-        if table is not None:
-            self._schema = table.schema
-            self._rows = table.records()
+        self._schema = pa.schema([]) if table is None else table.schema
+        self._lines = iter(()) if table is None else table.records()
         self._spool = Scratch()
-        weakref.finalize(
-            self, self._spool.close
-        )  # a run that stops never calls `end`
-        self._fixed = {
-            field.name
-            for field in self._schema
-            if _NO_JSON.search(str(field.type))
-        }
+        # a run that stops never calls `end`
+        weakref.finalize(self, self._spool.close)
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
 
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Spool a record, and note the columns that it changes."""
         new = _members(record)
         old = dict[str, bytes]()
         if self._table is not None:
-            row = next(
-                (row for row in self._rows if row.number == number), None
-            )
-            if row is None:
+            lines = (line for line in self._lines if line.number == number)
+            line = next(lines, None)
+            if line is None:
                 raise InputChanged(self._table.name, f"row {number} is gone")
-            old = _members(row.raw)
+            old = _members(line.raw)
         for name in {**new, **old}:
-            if name not in self._types and old.get(name) != new.get(name):
-                if name in self._fixed:
-                    raise OutputError(
-                        f"the column `{name}` gets a score, and holds binary data that JSON does not",
-                        "name OUTPUT .jsonl",
-                        place=self.name,
-                    )
-                self._types[name] = pa.null()
+            if name in self._types or old.get(name) == new.get(name):
+                continue
+            if name in old and _NO_JSON.search(
+                str(self._schema.field(name).type)
+            ):
+                raise OutputError(
+                    f"the column `{name}` gets a score, and holds binary data that JSON does not",
+                    "name OUTPUT .jsonl",
+                    place=self.name,
+                )
+            self._types[name] = pa.null()
         self._spool.put((number, record))
 
     def end(self) -> None:
         """Write every record, in a schema that holds all of them."""
         with self._spool:
+            self._infer_types()
             schema = self._new_schema()
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    for batch in self._batches(schema):
+                    for kept, records in self._pieces():
+                        arrays = []
+                        for field in schema:
+                            if field.name in self._types:
+                                arrays.append(self._array(field, records))
+                            else:
+                                arrays.append(kept.column(field.name))
+                        batch = pa.RecordBatch.from_arrays(
+                            arrays, schema=schema
+                        )
                         file.write_batch(batch)
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
@@ -190,13 +211,29 @@ class TableWriter(Writer):
                     place=self.name,
                 ) from None
 
+    def _infer_types(self) -> None:
+        """Find a type for each column that changed; one is text if no type holds all of its values."""
+        for narrowed in (_wider, _held):
+            for _, records in self._pieces():
+                for name, kind in self._types.items():
+                    if kind is None:
+                        continue
+                    try:
+                        values = list(map(parse_value, _column(records, name)))
+                        self._types[name] = narrowed(kind, values)
+                    except _NOT_HELD:
+                        self._types[name] = None
+
     def _new_schema(self) -> Any:
         """Return the schema of the source, with other types for columns that changed, and new ones behind."""
-        self._infer_types()
         fields = {field.name: field for field in self._schema}
         for name, kind in self._types.items():
             if kind is None:
-                field = pa.field(name, pa.string(), metadata=_MARK)
+                field = pa.field(
+                    name,
+                    pa.string(),
+                    metadata=_MARK,
+                )
             elif types.is_null(kind):
                 # a new column of nothing but null is a score that every record lacks
                 field = fields.get(name, pa.field(name, pa.float64()))
@@ -209,80 +246,47 @@ class TableWriter(Writer):
         metadata.pop(b"pandas", None)
         return pa.schema(fields.values(), metadata or None)
 
-    def _infer_types(self) -> None:
-        """Find a type for each column that changed; one is text if no type holds all of its values."""
-        for narrowed in (_wider, _held):
-            for records in self._spooled():
-                for name, raws in self._changed(records).items():
-                    kind = self._types[name]
-                    if kind is None:
-                        continue
-                    try:
-                        values = list(map(parse_value, raws))
-                        self._types[name] = narrowed(kind, values)
-                    except _NOT_HELD:
-                        self._types[name] = None
-
-    def _changed(self, records: Iterable[bytes]) -> dict[str, list[bytes]]:
-        """Return the JSON of the columns that changed in some records."""
-        rows = list(map(_members, records))
-        return {
-            name: [row.get(name, b"null") for row in rows]
-            for name in self._types
-        }
-
-    def _spooled(self) -> Iterator[list[bytes]]:
-        """Yield the records in pieces of a bounded size."""
-        piece = list[bytes]()
+    def _pieces(self) -> Iterator[tuple[Any, list[dict[str, bytes]]]]:
+        """Yield the rows of INPUT in pieces of a bounded size, if it is a table, and the members of their records."""
+        slices = _slices(self._table)
+        kept = list[Any]()
+        records = list[dict[str, bytes]]()
         size = 0
-        for _, record in self._spool.all():
-            piece.append(record)
+        for number, record in self._spool.all():
+            if self._table is not None:
+                kept.append(next(row for at, row in slices if at == number))
+            records.append(_members(record))
             size += len(record)
             if size > BATCH:
-                yield piece
-                piece = []
-                size = 0
-        if piece:
-            yield piece
+                yield kept and pa.concat_batches(kept), records
+                kept, records, size = [], [], 0
+        if records:
+            yield kept and pa.concat_batches(kept), records
 
-    def _batches(self, schema: Any) -> Iterator[Any]:
-        """Yield the records as batches in the schema."""
-        for kept, records in self._with_rows():
-            changed = self._changed(records)
-            arrays = []
-            for field in schema:
-                name = field.name
-                if name not in changed:
-                    arrays.append(kept.column(name))
-                elif self._types[name] is None:
-                    texts = map(_text, changed[name])
-                    arrays.append(pa.array(texts, pa.string()))
-                else:
-                    values = list(map(parse_value, changed[name]))
-                    arrays.append(pa.array(values, field.type))
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def _array(
+        self,
+        field: Any,
+        records: Sequence[dict[str, bytes]],
+    ) -> Any:
+        """Return a column that is made anew."""
+        raws = _column(records, field.name)
+        if self._types[field.name] is None:
+            return pa.array(map(_text, raws), field.type)
+        return pa.array(list(map(parse_value, raws)), field.type)
 
-    def _with_rows(self) -> Iterator[tuple[Any, list[bytes]]]:
-        """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
-        if self._table is None:
-            for records in self._spooled():
-                yield None, records
-            return
-        spooled = self._spool.all()
-        put = next(spooled, None)
-        start = 0
-        for batch in self._table.batches():
-            rows = list[Any]()
-            records = []
-            while put is not None and put[0] <= start + len(batch):
-                number, record = put
-                # slice by slice, because `take` does not know every type
-                rows.append(batch.slice(number - start - 1, 1))
-                records.append(record)
-                put = next(spooled, None)
-            start += len(batch)
-            if rows:
-                yield pa.concat_batches(rows), records
+
+def _slices(table: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each row of a Parquet INPUT, and the row."""
+    number = 0
+    for batch in table.batches() if table is not None else ():
+        for at in range(len(batch)):
+            number += 1
+            # because `take` does not know every type
+            yield number, batch.slice(at, 1)
+
+
+def _column(records: Sequence[dict[str, bytes]], name: str) -> list[bytes]:
+    return [members.get(name, b"null") for members in records]
 
 
 def _members(record: bytes) -> dict[str, bytes]:

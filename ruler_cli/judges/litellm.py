@@ -33,7 +33,6 @@ from ruler_cli.judges.decisions import systemone_body, unshown
 from ruler_cli.judges.network import UNTRUSTED, advice
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
-    classify,
     error_of,
     read_response,
 )
@@ -280,15 +279,14 @@ class LitellmDecisionJudge(LitellmJudge):
             raise UsageError(problem, remedy, place=f"judge {name}")
         LitellmJudge.check(self, name)
 
-    async def _ask(self, request: Request) -> Reply | CallError:
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
         if error := unshown(request):
             return error
         asked = {"model": self.model, **systemone_body(request), **self.params}
         call = self._litellm.asystemone(**self._conduct(), **asked)
-        answer = await self._called(call)
-        if isinstance(answer, ErrorResponse):
-            return classify(*answer, self.secret)
-        return answer
+        return await self._called(call)
 
 
 _LEAST_CACHED = 1024 * CHARACTERS_PER_TOKEN

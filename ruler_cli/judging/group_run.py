@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ from ruler_cli.types import (
     Request,
     Rollout,
     Rubric,
+    Usage,
     in_order,
     words_of,
 )
@@ -59,25 +60,24 @@ OnReply = Callable[[Group, Reply | CallError], None]
 """Gets a group, and a reply about it or the reason why there is none."""
 
 
+@dataclass(eq=False)
 class JudgeRunner:
-    """The judges of a run, for the `GroupRun` of each group."""
+    """The judges of a run, for the `GroupRun` of each group.
 
-    def __init__(
-        self,
-        settings: ScoreSettings,
-        judges: Sequence[PanelJudge],
-        on_reply: OnReply | None = None,
-        coverage: Coverage | None = None,
-    ) -> None:
-        """`judges` are in the order of `settings.judges`; `coverage` looks at the first groups."""
-        self.settings = settings
-        self.judges = tuple(judges)
-        self.on_reply = on_reply
-        self.coverage = coverage
-        callers = [judge.caller for judge in judges if judge.caller]
+    `judges` are in the order of `settings.judges`; `coverage` looks at the first groups.
+    """
+
+    settings: ScoreSettings
+    judges: Sequence[PanelJudge]
+    on_reply: OnReply | None = None
+    coverage: Coverage | None = None
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        callers = [judge.caller for judge in self.judges if judge.caller]
         self.budget = callers[0].gate.budget if callers else Budget()
         self.asks = []
-        for judge, of_judge in zip(judges, settings.judges, strict=True):
+        for judge, of_judge in zip(self.judges, settings.judges, strict=True):
             ask = with_picture_support(settings.ask_of(of_judge), of_judge)
             context = ask.context_tokens or judge.context
             ask = replace(ask, context_tokens=context)
@@ -211,24 +211,21 @@ class GroupRun:
         )
 
 
+@dataclass(eq=False)
 class _JudgePasses:
     """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
-    def __init__(
-        self,
-        run: GroupRun,
-        at: int,
-        judge: PanelJudge,
-    ) -> None:
-        self._run = run
-        self.number = at
-        self._judge = judge
-        self._ask = run.runner.asks[at]
-        self.layout: PromptLayout | None = None
-        self.windows = 1
-        self.passes = 0
-        self.used = NO_USAGE
-        self.paid = NO_USAGE
+    run: GroupRun
+    number: int
+    judge: PanelJudge
+    layout: PromptLayout | None = None
+    windows: int = 1
+    passes: int = 0
+    used: Usage = NO_USAGE
+    paid: Usage = NO_USAGE
+
+    def __post_init__(self) -> None:
+        self.ask = self.run.runner.asks[self.number]
 
     async def begin(self, least: int = 1) -> None:
         """Ask all passes: the first request goes ahead, and fills the provider's prompt cache.
@@ -241,11 +238,9 @@ class _JudgePasses:
             parts = self._parts(range(1))
             if not parts:
                 layout = self._laid_out()
-                error = error or why_unaskable(
-                    self._run.group, layout, self._ask
-                )
+                error = error or why_unaskable(self.run.group, layout, self.ask)
                 failed = FailedCall(self.number, 0, 0, error)
-                self._run.failed_calls.append(failed)
+                self.run.failed_calls.append(failed)
                 return
             answer = await self._answer(parts[0], state)
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
@@ -255,7 +250,7 @@ class _JudgePasses:
             if not error.cut:
                 words = too_long(answer.actual, answer.limit)
                 error = GroupError("too_long", words)
-            self._ask = replace(self._ask, context_tokens=answer.target)
+            self.ask = replace(self.ask, context_tokens=answer.target)
             self.layout = None
         self._count_passes(parts, least)
         await self._take(parts[0], answer)
@@ -269,9 +264,9 @@ class _JudgePasses:
         least: int = 1,
     ) -> None:
         """Note the windows of a pass, and how many passes there are, by the parts of the first one."""
-        alone = self._ask.ask == "each"
+        alone = self.ask.ask == "each"
         self.windows = 1 if alone else len(parts)
-        passes = pass_count(self._laid_out(), self._ask, self.windows)
+        passes = pass_count(self._laid_out(), self.ask, self.windows)
         self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
@@ -284,14 +279,14 @@ class _JudgePasses:
         requests = (
             request
             for part in parts
-            for request in requests_about(layout, self._ask, part)
+            for request in requests_about(layout, self.ask, part)
         )
-        again = self._run.runner.settings.retry_failed
-        return self._judge.most(requests, again=again)
+        again = self.run.runner.settings.retry_failed
+        return self.judge.most(requests, again=again)
 
     async def more(self, passes: int) -> None:
         """Ask further passes, unless it is asked about each rollout: a second answer would be the first."""
-        if self._ask.ask == "each":
+        if self.ask.ask == "each":
             return
         begin = self.passes
         self.passes += passes
@@ -300,10 +295,10 @@ class _JudgePasses:
     def _laid_out(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one layout."""
         if self.layout is None:
-            run = self._run
-            ask = self._ask
+            run = self.run
+            ask = self.ask
             for judge in run.judges:
-                if judge._ask == ask:
+                if judge.ask == ask:
                     self.layout = self.layout or judge.layout
             self.layout = self.layout or build_layout(run.group, ask)
             coverage = run.runner.coverage
@@ -314,7 +309,7 @@ class _JudgePasses:
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
-        run = self._run
+        run = self.run
         layout = self._laid_out()
         alone = self not in run.panel
         parts = list[RequestPart]()
@@ -322,7 +317,7 @@ class _JudgePasses:
             index = (
                 own_index if alone else pass_of_judge(own_index, self.number)
             )
-            parts += requests_of_pass(layout, self._ask, index)
+            parts += requests_of_pass(layout, self.ask, index)
         return parts
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
@@ -340,7 +335,7 @@ class _JudgePasses:
         if isinstance(answer, PassScores):
             if self.number:
                 answer = replace(answer, judge=self.number)
-            self._run.pass_scores.append(answer)
+            self.run.pass_scores.append(answer)
             return
         if isinstance(answer, Overflow):
             if halves := halved(part, self.windows):
@@ -353,7 +348,7 @@ class _JudgePasses:
             part.window,
             answer,
         )
-        self._run.failed_calls.append(failed)
+        self.run.failed_calls.append(failed)
 
     async def _answer(
         self, part: RequestPart, state: ExchangeState | None = None
@@ -362,18 +357,18 @@ class _JudgePasses:
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
-        run = self._run
+        run = self.run
         runner = run.runner
-        scaled = partial(exchange, scale=self._judge.scale)
-        asked = ask_questions if self._ask.by_probability else scaled
+        scaled = partial(exchange, scale=self.judge.scale)
+        asked = ask_questions if self.ask.by_probability else scaled
         again = False
         while True:
-            steps = asked(self._laid_out(), self._ask, part, state)
+            steps = asked(self._laid_out(), self.ask, part, state)
             cached = True
             try:
                 request = next(steps)
                 while True:
-                    reply = await self._judge.call(
+                    reply = await self.judge.call(
                         request, again=again, allowance=run.allowance
                     )
                     # without a reply that may be kept, what there is counts
@@ -393,7 +388,7 @@ class _JudgePasses:
             again = True
 
     def _count(self, reply: Reply | CallError) -> None:
-        run = self._run
+        run = self.run
         run.asked = True
         run.asked_now |= not reply.cached
         usage = reply.usage if isinstance(reply, Reply) else reply.cut

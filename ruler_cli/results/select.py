@@ -68,9 +68,7 @@ def select(
         on_problem(problem)
 
     def write_as(container: Container) -> None:
-        if pairs:
-            out.write_new()
-        else:
+        if not pairs:
             out.write_as(container, scored=False)
 
     refuse_input(source.source, output)

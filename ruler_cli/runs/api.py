@@ -58,11 +58,6 @@ async def score_file(
     """
     settings = ScoreSettings() if settings is None else settings
     refuse_no_settings(settings)
-    for name, path in (("input", input), ("output", output)):
-        if not isinstance(path, str | os.PathLike):
-            raise WrongShapeError(
-                f"{name}: is of type {type(path).__name__}; give a path, an address or '-'"
-            )
     source = replace(settings.input, source=os.fspath(input))
     force = force or settings.force
     settings = replace(
@@ -135,19 +130,10 @@ async def ruler(
     usage.
     """
     group: Any = message_lists
-    listed = isinstance(message_lists, Sequence) and not isinstance(
-        message_lists, str
-    )
-    if listed and not message_lists:
+    if isinstance(group, list | tuple) and not group:
         return []
     if tools is not None:
-        if not listed or not isinstance(tools, list | tuple):
-            raise WrongShapeError(
-                "give a list, and with it a list of messages for each rollout",
-                place="tools",
-            )
         group = {"trajectories": message_lists, "tools": tools}
-    ObjectReader(InputSettings()).read(group, 0, "message_lists")
     scored = await _score_once(
         group, judge_model, extra_litellm_params, rubric, debug=debug
     )

@@ -248,7 +248,7 @@ class ScoringSession:
         self._begun = True
         self.stop_if_too_many()
 
-    async def judge(self, group_run: GroupRun) -> GroupResult | None:
+    async def judge(self, group: Group) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
         before = self._gave_up
         if before:  # while this task waited for its first turn
@@ -257,7 +257,7 @@ class ScoringSession:
         assert task is not None  # noqa: S101 - the engine's
         self.tasks.add(task)
         try:
-            return await group_run.judge()
+            return await GroupRun(self.runner, group).judge()
         except asyncio.CancelledError:
             if not self._gave_up:
                 raise
@@ -561,14 +561,13 @@ class JudgeStream:
         self._source = source
         self._gaps = gaps
         self._cut = False
-        self._runner = session.runner
         self.batch = session.scores
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
         self._engine = Engine(
-            self._start,
+            source.next,
             self._judge,
-            lambda group_run: group_run.group.size,
+            lambda group: group.size,
             session.panel.wait_for_demand,
             bounds,
         )
@@ -595,16 +594,13 @@ class JudgeStream:
         """Return the next group; StopAsyncIteration after the last."""
         while self._rest is None:
             try:
-                group_run, result = await anext(self._engine)
+                group, result = await anext(self._engine)
             except StopAsyncIteration:
                 self._rest = self._at_end()
                 break
-            group = group_run.group
             if result and self._session.panel.unsure(result.bounds):
                 # what is in the ledger costs nothing
-                group_run = GroupRun(self._runner, group)
-                judging = self._session.judge(group_run)
-                result = await asyncio.create_task(judging)
+                result = await asyncio.create_task(self._judge(group))
             scored = self._take(group, result)
             if scored is not None:
                 return scored
@@ -626,13 +622,8 @@ class JudgeStream:
             self._rest = iter(())
         self._held.close()
 
-    async def _start(self) -> GroupRun | None:
-        """Begin the next group of the source."""
-        group = await self._source.next()
-        return None if group is None else GroupRun(self._runner, group)
-
-    async def _judge(self, group_run: GroupRun) -> GroupResult | None:
-        result = await self._session.judge(group_run)
+    async def _judge(self, group: Group) -> GroupResult | None:
+        result = await self._session.judge(group)
         if self._source.endless and result is not None and result.capped:
             self.last()
         return result

@@ -45,7 +45,8 @@ SHORT_NAMES = {
     "yes": "-y",
 }
 SECTIONS: dict[str, type] = {}
-"""The section of each setting, by its field."""
+_SETTINGS: dict[str, Setting] = {}
+"""The section of each setting, and its help, by its field."""
 _UNIONS = (Union, UnionType)
 _KINDS: dict[type, dict[str, Any]] = {}
 """The annotations of each section, by its fields."""
@@ -180,19 +181,9 @@ def kinds_of(section: type) -> dict[str, Any]:
     return _KINDS[section]
 
 
-def settings_of(section: type) -> dict[str, Setting]:
-    """Return the settings of a section: its fields with a help."""
-    settings = {}
-    for name, kind in kinds_of(section).items():
-        for mark in get_args(kind):
-            if isinstance(mark, Setting):
-                settings[name] = mark
-    return settings
-
-
 def setting_of(name: str) -> Setting:
     """Return the help of a setting, by its field."""
-    return settings_of(SECTIONS[name])[name]
+    return _SETTINGS[name]
 
 
 def option_name(name: str) -> str:
@@ -243,8 +234,11 @@ def frozen(cls: type[T]) -> type[T]:
     kinds = get_type_hints(section, include_extras=True)
     kinds.pop("_", None)
     _KINDS[section] = kinds
-    for name in settings_of(section):
-        SECTIONS.setdefault(name, section)
+    for name, kind in kinds.items():
+        for mark in get_args(kind):
+            if isinstance(mark, Setting) and name not in SECTIONS:
+                SECTIONS[name] = section
+                _SETTINGS[name] = mark
     return section
 
 

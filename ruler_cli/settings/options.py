@@ -120,9 +120,6 @@ class CommandSettings(Section):
             "X",
         ),
     ] = None
-    batch: Annotated[
-        bool, Option("Estimate the cost in a provider's batch API.")
-    ] = False
     group: Annotated[
         str | None,
         PerRun("Key of the group to show in full.", "KEY"),
@@ -158,7 +155,9 @@ class CommandSettings(Section):
     ] = None
     by: Annotated[
         Literal["variance", "score"] | None,
-        PerRun("Rollouts to keep: those whose scores vary most, or the best."),
+        PerRun(
+            "Rollouts to keep: those whose scores vary most, or the best, which is the default."
+        ),
     ] = None
     as_: Annotated[
         Literal["pairs"] | None,

@@ -831,18 +831,6 @@ def test_settings_from_python(
     assert ruler_cli.load_settings().ledger is not None
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.load_settings(model="fast").ask.passes == 4
-    for wrong, message in (
-        ({"passes": "x"}, "passes: 'x' is not a whole number"),
-        ({"passs": 1}, "no such option: passs; did you mean passes?"),
-        (
-            {"ask": print},
-            "ask: <built-in function print> is not 'group' or 'each'",
-        ),
-        ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),
-        ({"config": "no.toml"}, "no.toml: no such file"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            ruler_cli.load_settings(**wrong)
     monkeypatch.setenv("RULER_MAX_FAILURES", "5x")
     with pytest.raises(UsageError, match="RULER_MAX_FAILURES: '5x' is neither"):
         ruler_cli.load_settings()

@@ -93,7 +93,6 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
 
 USAGE = {
     "": "say what to keep, e.g. --where live",
-    "--keep 4": "needs --by score or --by variance",
     "--by score": "needs --keep M",
     "--keep 1 --by variance": "--keep 1: one score has no variance",
     "--keep 0 --by score": "--keep",

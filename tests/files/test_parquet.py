@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import InputChanged, OutputError, UsageError
+from ruler_cli.files.arrow import TableWriter
 from ruler_cli.files.containers.parquet import Parquet
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import read_object
@@ -51,7 +52,7 @@ def read(file: io.BytesIO) -> list[dict[str, Any]]:
 def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
     """Write the file with each record changed, or left out if `change` returns None."""
     source, out = Parquet("in.parquet", file), io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", source)
+    writer = TableWriter(out, "out.parquet", source)
     for line in source.records():
         record = change(parse(line.raw))
         if record is not None:
@@ -231,12 +232,12 @@ def test_empty() -> None:
 def test_surrogates() -> None:
     """A lone surrogate, which Parquet cannot represent, becomes its escape in OUTPUT."""
     source, out = Parquet("in", packed(pa.table({"s": ["a"]}))), io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", source)
+    writer = TableWriter(out, "out.parquet", source)
     writer.put(1, rb'{"s":"\ud800"}')
     writer.end()
     assert pq.read_table(out)["s"].to_pylist() == ['"\\ud800"']
     out = io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", None)
+    writer = TableWriter(out, "out.parquet", None)
     writer.put(1, rb'{"\ud800":{"\ud801":1}}')
     writer.end()
     assert pq.read_table(out).to_pylist() == [{"\\ud800": '{"\\ud801":1}'}]
@@ -249,7 +250,7 @@ def test_deep() -> None:
         b"[" * 950 + rb'"\ud800"' + b"]" * 950,
     ]
     out = io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", None)
+    writer = TableWriter(out, "out.parquet", None)
     for number, raw in enumerate([*deep, b"null", b'"text"', b"7"], 1):
         writer.put(number, b'{"x":%s,"y":{"a":[{"b":1}]}}' % raw)
     writer.end()
@@ -262,7 +263,7 @@ def test_deep() -> None:
 def test_changed_meanwhile() -> None:
     """A row that the source has lost before it is written is an error."""
     source = Parquet("in.parquet", packed(pa.table({"a": [1]})))
-    writer = Parquet.writer(io.BytesIO(), "out.parquet", source)
+    writer = TableWriter(io.BytesIO(), "out.parquet", source)
     with pytest.raises(InputChanged, match="changed while it was read"):
         writer.put(2, b'{"a":1}')
 

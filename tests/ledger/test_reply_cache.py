@@ -600,18 +600,6 @@ def test_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "other"]
 
 
-def test_named_twice(tmp_path: Path) -> None:
-    """A ledger named twice, also by another name, is opened once."""
-    first, second = (
-        made(tmp_path / "first", a=reply("x")),
-        made(tmp_path / "other", b=reply("y")),
-    )
-    (tmp_path / "link").symlink_to(second)
-    with Ledger(first, [first, second, tmp_path / "link", second]) as ledger:
-        assert len(ledger._files) == 2
-        assert (text(ledger, "a"), text(ledger, "b")) == ("x", "y")
-
-
 WRITER = """
 import sys
 from pathlib import Path

@@ -204,24 +204,6 @@ def test_money() -> None:
     assert estimates.highest(ASKED).written == estimates.highest(ASKED).prompt
 
 
-@pytest.mark.parametrize(
-    ("most", "max_output_tokens", "bound"),
-    [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)],
-)
-def test_bounds(
-    most: int | None, max_output_tokens: int | None, bound: int
-) -> None:
-    """No estimate of an answer exceeds the bound of the user or the request."""
-    estimates = Estimates(most)
-    asked = Request("s", "u", ("a",) * 20, max_output_tokens)
-    assert estimates.highest(asked).completion == bound
-    assert estimates.expected(asked).completion == bound
-    estimates.learn(asked, Usage(100, 40, 0, 1))
-    assert (
-        estimates.expected(asked).completion == 41
-    )  # and below it as the judge reports
-
-
 prices = st.floats(0.0, 2.0)
 
 

@@ -366,12 +366,10 @@ class Batches:
             if remote.state == "running":
                 candidates.append(remote.id)
                 continue
-            ours = 0
             for line in await provider.results(remote):
                 with suppress(UnreadableError):
-                    ours += read_row(line).custom_id in ids
-            if 2 * ours > batch.requests:
-                return remote, []
+                    if read_row(line).custom_id in ids:
+                        return remote, []
         return None, candidates
 
     async def _close(
