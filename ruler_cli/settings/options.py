@@ -173,11 +173,6 @@ class CommandSettings(Section):
     wait: Annotated[
         bool, Option("Wait, and collect until no batch is open.")
     ] = False
-    wait_timeout: Annotated[
-        Seconds,
-        Within(0, 1e9),
-        Option("Longest time that --wait waits, seconds.", "S"),
-    ] = 26 * 3600.0
     settle: Annotated[
         Seconds,
         Within(0, 1e9),
