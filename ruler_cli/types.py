@@ -322,12 +322,12 @@ class Group:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
         read = [rollout for rollout in self.rollouts if rollout.error is None]
         try:
-            other = any(
-                rollout.reference != read[0].reference for rollout in read
+            differs = any(
+                rollout.reference != read[0].reference for rollout in read[1:]
             )
         except RecursionError:  # nested deeply
-            other = True
-        if other:
+            differs = True
+        if differs:
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -1032,8 +1032,8 @@ class Summary:
             if isinstance(numbers[0], dict):
                 total: Any = dict(sum(map(Counter, numbers), Counter[str]()))
             else:
-                known = None not in numbers
-                total = sum(numbers[1:], numbers[0]) if known else None
+                all_known = None not in numbers
+                total = sum(numbers[1:], numbers[0]) if all_known else None
             setattr(whole, name, total)
         return whole
 

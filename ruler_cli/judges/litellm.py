@@ -106,19 +106,17 @@ def read_error(
     secret: Secret,
 ) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and len(causes) < 20:
+    causes: list[BaseException] = [error]
+    while len(causes) < 20:
+        cause = causes[-1].__cause__ or causes[-1].__context__
+        if cause is None:
+            break
         causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
     for cause in reversed(causes):
         # as the provider sent it: litellm changes 529 to 500 and drops codes
-        response: Any = getattr(
-            cause, "response", None
-        )  # not every error has one
-        with suppress(
-            AttributeError, RuntimeError
-        ):  # none, or one that was not read
+        response: Any = getattr(cause, "response", None)
+        # not every error has one, and not every one was read
+        with suppress(AttributeError, RuntimeError):
             if content := response.content:
                 headers = dict(response.headers)
                 codes = error_of(without_key(content, secret))
@@ -133,10 +131,8 @@ def read_error(
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     if call_error := _unanswered(names, message, clean(message, secret)):
         return call_error
-    if (
-        type(error).__name__ == "UnsupportedParamsError"
-        and "max_tokens" not in message
-    ):
+    unsupported = type(error).__name__ == "UnsupportedParamsError"
+    if unsupported and "max_tokens" not in message:
         message = f"response_format: {message}"  # litellm may name no parameter
     body = getattr(error, "body", None)
     headers = dict(getattr(error, "litellm_response_headers", None) or {})

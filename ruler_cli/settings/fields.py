@@ -34,7 +34,6 @@ NAMES = {
     "all_batches": "all",
     "page": "output",
     "params": "param",
-    "wait_timeout": "timeout",
 }
 """Fields whose name on the command line, in a variable and in a file is another one."""
 SHORT_NAMES = {
@@ -251,8 +250,8 @@ def paths(value: Any) -> Any:
     """Return the paths of a setting that is repeated; one text, or one path of a file, is one of them."""
     if isinstance(value, str | Path):
         return (str(value),)
-    if isinstance(value, list):  # a format is hashed
-        return tuple(value)
+    if isinstance(value, list | tuple):  # a format is hashed
+        return tuple([str(p) if isinstance(p, Path) else p for p in value])
     return () if value is None else value
 
 
@@ -311,10 +310,10 @@ def _shown(value: object) -> str:
     return shorten(text, _LONGEST)
 
 
-def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown(names: Iterable[str], settings: Collection[str]) -> None:
     """Raise UsageError for a name that no setting has."""
     for name in names:
-        if name in known:
+        if name in settings:
             continue
         if is_key_name(name):
             remedy = (
@@ -322,7 +321,7 @@ def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
             )
             raise UsageError(f"{name} is not an option", remedy)
         problem = f"no such option: {name}"
-        near = question(nearest(name, map(public_name, known)))
+        near = question(nearest(name, map(public_name, settings)))
         instead = instead_of(name)
         if instead is None:
             problem += near

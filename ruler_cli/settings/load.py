@@ -53,16 +53,10 @@ _FIELDS = {name: field_name for field_name, name in NAMES.items()}
 """Fields by the names that they have in files and variables, where those are others."""
 
 
-def field_named(name: str, names: Collection[str] = ()) -> str:
-    """Return the field that a name of the user's stands for, among `names` if they are several.
-
-    `timeout` is a judge's, and for batches how long is waited.
-    """
+def field_named(name: str) -> str:
+    """Return the field that a name of the user's stands for."""
     plain = name.replace("-", "_")
-    field_name = _FIELDS.get(plain, plain)
-    if plain in SECTIONS and (plain in names or field_name not in names):
-        return plain
-    return field_name
+    return _FIELDS.get(plain, plain)
 
 
 def read_config(name: str | None) -> ConfigFile | None:

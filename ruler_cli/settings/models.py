@@ -867,8 +867,8 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
     for judge, asked in zip(run.judges, run.asks, strict=True):
         how = (asked.ask, asked.read, asked.typed, judge.function)
         way = (judge.model, judge.params, how)
-        for label, other in ways:
-            if way == other or label == judge.label:
+        for label, earlier in ways:
+            if way == earlier or label == judge.label:
                 problem = f"judges {label} and {judge.label} have one name, or one model and the same parameters"
                 remedy = "leave one out; to ask one judge several times, use --passes"
                 yield "model", problem, remedy

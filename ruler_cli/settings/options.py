@@ -144,8 +144,8 @@ class CommandSettings(Section):
         Paths,
         PerRun(
             "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
-            "lies in a range; rollouts whose score does, or whose value at a path is VALUE. Repeatable: all must hold.",
-            "NAME[=LOW..HIGH]|PATH=VALUE",
+            "lies in a range; rollouts whose score does. Repeatable: all must hold.",
+            "NAME[=LOW..HIGH]",
             many=True,
         ),
     ] = ()
@@ -173,11 +173,6 @@ class CommandSettings(Section):
     wait: Annotated[
         bool, Option("Wait, and collect until no batch is open.")
     ] = False
-    wait_timeout: Annotated[
-        Seconds,
-        Within(0, 1e9),
-        Option("Longest time that --wait waits, seconds.", "S"),
-    ] = 26 * 3600.0
     settle: Annotated[
         Seconds,
         Within(0, 1e9),
