@@ -78,7 +78,7 @@ def test_errors_keep_their_types(server: JudgeServer) -> None:
         async def endless() -> Any:
             yield GROUPS[0]
 
-        with pytest.raises(WrongShapeError, match="async iterable"):
+        with pytest.raises(TypeError, match="not iterable"):
             scorer.score_all(endless())
 
         class Remote:

@@ -7,7 +7,6 @@ import collections
 import copy
 import enum
 import json
-import pickle
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,15 +20,11 @@ from pydantic import BaseModel
 
 from ruler_cli import (
     AskSettings,
-    CapReached,
     InputSettings,
     JudgeRequest,
     JudgeSettings,
-    NotScoredError,
-    RulerError,
     Scorer,
     ScoreSettings,
-    TooManyFailures,
     WrongShapeError,
 )
 from ruler_cli.runs.json_form import member
@@ -38,26 +33,6 @@ from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        CapReached(1.0, 3, 2),
-        NotScoredError("reply", "no answer"),
-        TooManyFailures("5%"),
-        WrongShapeError("settings: are wrong"),
-    ],
-)
-def test_errors_of_other_processes(error: RulerError) -> None:
-    """An error keeps its sentence, its exit code and its kind in a pickle and in a copy."""
-    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert type(other) is type(error)
-        assert (str(other), other.exit_code, vars(other)) == (
-            str(error),
-            error.exit_code,
-            vars(error),
-        )
 
 
 def talk(answer: str, **beside: Any) -> dict[str, Any]:

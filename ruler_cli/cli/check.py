@@ -109,8 +109,19 @@ def check(settings: ScoreSettings, options: Options) -> int:
         judges = [*_judges(settings, stack)]
         estimate = Estimate(judges)
         for group, groups, ratio in sample(source, counts.counts["bytes"]):
-            estimate.add(group, groups, ratio)
-    reasons = [*_reasons(settings, source, estimate, len(bad))]
+            estimate.add(
+                group,
+                groups,
+                ratio,
+            )
+    reasons = [
+        *_reasons(
+            settings,
+            source,
+            estimate,
+            len(bad),
+        )
+    ]
     code = 1 if reasons else 0
     missing = list[str]()
     for error in judge_errors(settings):
@@ -126,8 +137,16 @@ def check(settings: ScoreSettings, options: Options) -> int:
         "missing_keys": missing,
         "cannot_be_scored": len(bad),
         "bad": bad,
-        **_input_figures(settings, source, counts),
-        **_group_figures(settings, source, estimate),
+        **_input_figures(
+            settings,
+            source,
+            counts,
+        ),
+        **_group_figures(
+            settings,
+            source,
+            estimate,
+        ),
         "passes": settings.ask.passes,
         **{name: estimate.total(name) for name in TOTALS},
         "judges": [_judge_figures(judge) for judge in estimate.judges],
@@ -146,13 +165,21 @@ def _judges(
     ledger = None
     used = any(judge.model not in EMBEDDED for judge in settings.judges)
     if settings.ledger is not None and used:
-        opened = Ledger(settings.ledger, settings.ledgers, make=False)
+        opened = Ledger(
+            settings.ledger,
+            settings.ledgers,
+            make=False,
+        )
         ledger = stack.enter_context(opened)
     for number, judge in enumerate(settings.judges):
         model = ModelInfo()
         with suppress(UsageError):  # of a misspelt name, which the verdict has
             model = model_of(judge)
-        ask = with_picture_support(settings.ask_of(judge), judge, model)
+        ask = with_picture_support(
+            settings.ask_of(judge),
+            judge,
+            model,
+        )
         stronger = judge is settings.escalate
         yield JudgeEstimate(
             judge.label,

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 20.0
 """Seconds in which a Ray cluster must answer at its address."""
-_ASKED_AGAIN = ("reply", "transport", "refused")
-"""Kinds of failure that another run may mend."""
 _SHAPE = frozenset(("format", "messages", "prompt"))
 """Options by which records of OUTPUT are read, too."""
 
@@ -73,8 +71,19 @@ def command(
     record = RunRecord(
         ctx.params["summary"], source, output, force=ctx.params["force"]
     )
-    with running(ctx, source, output, resumes=True, record=record) as options:
-        return _run(options, source, output, record)
+    with running(
+        ctx,
+        source,
+        output,
+        resumes=True,
+        record=record,
+    ) as options:
+        return _run(
+            options,
+            source,
+            output,
+            record,
+        )
 
 
 def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
@@ -121,7 +130,14 @@ def _report(
         leave = ("summary", "progress", "on_failure")
         more = {"debug": True, "limit": stopped.first}
         source = settings.input.source
-        shows = command_line(options, "score", source, "-", leave=leave, **more)
+        shows = command_line(
+            options,
+            "score",
+            source,
+            "-",
+            leave=leave,
+            **more,
+        )
         stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
     if stopped is not None:
         raise stopped
@@ -219,20 +235,21 @@ def _judge_here(
 def _judge_on_ray(
     settings: ScoreSettings, options: Options, record: RunRecord
 ) -> RunResult:
-    from ruler_cli.files.output import Output
     from ruler_cli.runs.cluster import ray_session, score_on_ray
     from ruler_cli.runs.file import resolve_judges
-    from ruler_cli.runs.places import may_replace
 
     judges = resolve_judges(settings)
     embedded = all(judge.embedded for judge in judges)
     if settings.cached_only or embedded:  # there is no call for a worker
         return _judge_here(settings, options, record)
-    with Output(settings.output, force=may_replace(settings)):
-        pass  # fails now if it cannot be written
     with ray_session(options.ray_address) as ray:
         run = partial(score_on_ray, ray=ray)
-        return _judge_here(settings, options, record, run)
+        return _judge_here(
+            settings,
+            options,
+            record,
+            run,
+        )
 
 
 def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
@@ -258,21 +275,11 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
 def _next_command(
     settings: ScoreSettings, options: Options, result: RunResult
 ) -> str:
-    """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
+    """Return the command that comes after a run; or nothing."""
     summary = result.summary
-    failed = summary.failed
-    output = Location(settings.output)
-    source = settings.input.source
     if summary.unanswered and _open_requests(settings):
         return ledger_command(options, "batch collect")
-    # after a run in place the groups that were dropped are in another file
-    in_place = settings.on_failure == "drop" and output.same(source)
-    if settings.ledger is not None and not in_place:
-        again = partial(command_line, options, "score", source, settings.output)
-        if failed.get("reply") and not options.debug:
-            return again(debug=True)
-        if any(map(failed.get, _ASKED_AGAIN)) and not summary.unanswered:
-            return again(retry_failed=True)
+    output = Location(settings.output)
     file = output.local and Path(settings.output).is_file()
     if not summary.scored or settings.input.shard is not None or not file:
         return ""

@@ -91,8 +91,7 @@ def _run(options: Options, source: str, output: str) -> int:
         scored = open_input(*how)
         for sentence in (scored.found(), *scored.notes):
             console.note(sentence)
-        force = options.force or Location(source).same(output)
-        refuse_other_groups(scored, output, force=force)
+        refuse_other_groups(scored, output, force=options.force)
         return scored
 
     settings = replace(scored_input(options, source), reference=None)

@@ -2,11 +2,10 @@
 
 JSON holds less than Arrow does: binary becomes its size, dates and times become text, durations seconds.
 
-A file needs its schema before its first row, and the last record may hold a score that does not fit its
-column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
-change are its own, with their types and metadata. All others are made of the records' JSON, with the type that
-pyarrow infers: objects such as `ruler` are structs, and a column that no type holds is JSON text. Such a column is
-marked, and read again as the JSON that it is.
+A file needs its schema before its first row, and the last record may hold a score that does not fit its column. So
+records are spooled, and the file is written at the end, with the types that pyarrow infers from the JSON: objects such
+as `ruler` are structs, and a column that no type holds is JSON text. Such a column is marked, and read again as the
+JSON that it is. A Parquet INPUT with a column that JSON does not hold is refused, so that no value changes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from ruler_cli.errors import InputChanged, OutputError, UnreadableError
+from ruler_cli.errors import OutputError, UnreadableError, UsageError
 from ruler_cli.files.containers import Container, Writer
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
@@ -37,12 +36,15 @@ BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
 MAX_ROWS = 256
 """Most rows decoded at once: a column with a dictionary is much smaller in the file than in memory."""
-_NO_JSON = re.compile(r": (\w+_)?binary|extension<")
-"""Members of an Arrow type, as text, that JSON does not hold."""
+_NO_JSON = re.compile(
+    r"(?:^|: )(?:\w+_)?(?:binary|decimal|duration|map<|extension<)"
+)
+"""The types, as text, whose values change in JSON."""
 _NOT_HELD = (
     pa.ArrowException,
     TypeError,
     ValueError,
+    OverflowError,
     RecursionError,
     UnreadableError,
 )
@@ -130,7 +132,7 @@ def _encodable(text: str) -> str:
 
 
 class TableWriter(Writer):
-    """Spools records, and writes them as a table at the end; rows of a Parquet INPUT keep the rest."""
+    """Spools records, and writes them as a table at the end, with the metadata of a Parquet INPUT."""
 
     form = "table"
 
@@ -140,69 +142,64 @@ class TableWriter(Writer):
         name: str,
         source: Container | None,
     ) -> None:
-        super().__init__(
-            stream,
-            name,
-            source,
-        )
-        is_table = source is not None and source.form == self.form
-        table: Any = source if is_table else None
-        self._table = table
-        self._schema = pa.schema([]) if table is None else table.schema
-        self._lines = iter(()) if table is None else table.records()
+        """UsageError if INPUT is a table with values that would change."""
+        super().__init__(stream, name, source)
+        self._types: dict[str, Any] = {}
+        """Columns in order, with their types; None: JSON text."""
+        self._metadata: dict[bytes, bytes] = {}
+        schema = source.schema if source is not None else None
+        for field in schema or ():
+            if _NO_JSON.search(str(field.type)):
+                raise UsageError(
+                    f"the column `{field.name}` of INPUT is {field.type}, which would not stay as it is",
+                    "name OUTPUT .jsonl, or leave out the column",
+                    place=name,
+                )
+            self._types[field.name] = pa.null()
+        if schema is not None:
+            self._metadata |= schema.metadata or {}
+        # what they note of columns may hold no more
+        for key in (b"pandas", b"huggingface"):
+            self._metadata.pop(key, None)
         self._spool = Scratch()
         # a run that stops never calls `end`
         weakref.finalize(self, self._spool.close)
-        self._types: dict[str, Any] = {}
-        """Columns that are made anew, in order, with their types; None: JSON text."""
 
     def put(
         self,
         number: int,
         record: bytes,
     ) -> None:
-        """Spool a record, and note the columns that it changes."""
-        new = _members(record)
-        old = dict[str, bytes]()
-        if self._table is not None:
-            lines = (line for line in self._lines if line.number == number)
-            line = next(lines, None)
-            if line is None:
-                raise InputChanged(self._table.name, f"row {number} is gone")
-            old = _members(line.raw)
-        for name in {**new, **old}:
-            if name in self._types or old.get(name) == new.get(name):
-                continue
-            if name in old and _NO_JSON.search(
-                str(self._schema.field(name).type)
-            ):
-                raise OutputError(
-                    f"the column `{name}` gets a score, and holds binary data that JSON does not",
-                    "name OUTPUT .jsonl",
-                    place=self.name,
-                )
-            self._types[name] = pa.null()
-        self._spool.put((number, record))
+        """Spool a record."""
+        for name in _members(record):
+            self._types.setdefault(name, pa.null())
+        self._spool.put(record)
 
     def end(self) -> None:
         """Write every record, in a schema that holds all of them."""
         with self._spool:
             self._infer_types()
-            schema = self._new_schema()
+            fields = []
+            for name, kind in self._types.items():
+                if kind is None:
+                    field = pa.field(name, pa.string(), metadata=_MARK)
+                elif types.is_null(kind):
+                    # a score that every record lacks
+                    field = pa.field(name, pa.float64())
+                else:
+                    field = pa.field(name, kind)
+                fields.append(field)
+            schema = pa.schema(fields, self._metadata or None)
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    for kept, records in self._pieces():
-                        arrays = []
-                        for field in schema:
-                            if field.name in self._types:
-                                arrays.append(self._array(field, records))
-                            else:
-                                arrays.append(kept.column(field.name))
-                        batch = pa.RecordBatch.from_arrays(
-                            arrays, schema=schema
+                    for records in self._pieces():
+                        arrays = [
+                            self._array(field, records) for field in fields
+                        ]
+                        file.write_batch(
+                            pa.RecordBatch.from_arrays(arrays, schema=schema)
                         )
-                        file.write_batch(batch)
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
                 raise OutputError(
@@ -212,9 +209,9 @@ class TableWriter(Writer):
                 ) from None
 
     def _infer_types(self) -> None:
-        """Find a type for each column that changed; one is text if no type holds all of its values."""
+        """Find a type for each column; one is text if no type holds all of its values."""
         for narrowed in (_wider, _held):
-            for _, records in self._pieces():
+            for records in self._pieces():
                 for name, kind in self._types.items():
                     if kind is None:
                         continue
@@ -224,65 +221,29 @@ class TableWriter(Writer):
                     except _NOT_HELD:
                         self._types[name] = None
 
-    def _new_schema(self) -> Any:
-        """Return the schema of the source, with other types for columns that changed, and new ones behind."""
-        fields = {field.name: field for field in self._schema}
-        for name, kind in self._types.items():
-            if kind is None:
-                field = pa.field(
-                    name,
-                    pa.string(),
-                    metadata=_MARK,
-                )
-            elif types.is_null(kind):
-                # a new column of nothing but null is a score that every record lacks
-                field = fields.get(name, pa.field(name, pa.float64()))
-                field = field.with_nullable(True)
-            else:
-                field = pa.field(name, kind)
-            fields[name] = field
-        metadata = dict(self._schema.metadata or {})
-        # what pandas notes of columns may hold no more
-        metadata.pop(b"pandas", None)
-        return pa.schema(fields.values(), metadata or None)
-
-    def _pieces(self) -> Iterator[tuple[Any, list[dict[str, bytes]]]]:
-        """Yield the rows of INPUT in pieces of a bounded size, if it is a table, and the members of their records."""
-        slices = _slices(self._table)
-        kept = list[Any]()
+    def _pieces(self) -> Iterator[list[dict[str, bytes]]]:
+        """Yield the members of the records in pieces of a bounded size."""
         records = list[dict[str, bytes]]()
         size = 0
-        for number, record in self._spool.all():
-            if self._table is not None:
-                kept.append(next(row for at, row in slices if at == number))
+        for record in self._spool.all():
             records.append(_members(record))
             size += len(record)
             if size > BATCH:
-                yield kept and pa.concat_batches(kept), records
-                kept, records, size = [], [], 0
+                yield records
+                records = []
+                size = 0
         if records:
-            yield kept and pa.concat_batches(kept), records
+            yield records
 
     def _array(
         self,
         field: Any,
         records: Sequence[dict[str, bytes]],
     ) -> Any:
-        """Return a column that is made anew."""
         raws = _column(records, field.name)
         if self._types[field.name] is None:
             return pa.array(map(_text, raws), field.type)
         return pa.array(list(map(parse_value, raws)), field.type)
-
-
-def _slices(table: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the number of each row of a Parquet INPUT, and the row."""
-    number = 0
-    for batch in table.batches() if table is not None else ():
-        for at in range(len(batch)):
-            number += 1
-            # because `take` does not know every type
-            yield number, batch.slice(at, 1)
 
 
 def _column(records: Sequence[dict[str, bytes]], name: str) -> list[bytes]:

@@ -105,9 +105,9 @@ class Location:
             )
         return RemoteStore(self.name, self.public)
 
-    def same(self, other: str) -> bool:
+    def same(self, name: str) -> bool:
         """Return whether another name is the same file, also by a link, or the same address."""
-        location = Location(other)
+        location = Location(name)
         if self.remote or location.remote:
             return self.public.rstrip("/") == location.public.rstrip("/")
         try:

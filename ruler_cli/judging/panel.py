@@ -117,13 +117,8 @@ class PanelJudge:
                 return cached
             self.unanswered += not request.kept
             return UNANSWERED
-        if cache is None:
-            if short := self._too_long(request):
-                return short
-            asked = await _fitted(request)
-            answer = await caller.call(asked, allowance=allowance)
-            return self._whole(request, answer)
-        key = cache.key(request)
+        # without a cache each request has a key of its own
+        key = cache.key(request) if cache else b"%d" % id(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
         if again and key not in self._asked_again:
@@ -132,7 +127,7 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            store = partial(cache.keep, key)
+            store = partial(cache.keep, key) if cache else None
             answer = await caller.call(await _fitted(request), store, allowance)
             return self._whole(request, answer)
         finally:
@@ -149,7 +144,7 @@ class PanelJudge:
         """
         cache = self.cache
         if cache is None:
-            return None
+            return self._too_long(request)
         key = key or cache.key(request)
         try:
             answer = cache.find(key) or self._too_long(request)
@@ -165,9 +160,9 @@ class PanelJudge:
                 self.stop_signal.stop(error)
             return INTERRUPTED
         answer = counted(request, answer, cost_of(self.price))
-        return (
-            None if answer.cut and self.caller else self._whole(request, answer)
-        )
+        if answer.cut and self.caller:
+            return None
+        return self._whole(request, answer)
 
     def _whole(
         self,

@@ -108,10 +108,6 @@ class CallStats:
     retried: Counter[str] = field(default_factory=Counter)
 
 
-async def _store_nothing(_: Reply | CallError) -> None:
-    """Keep no answer."""
-
-
 @dataclass(eq=False)
 class Caller:
     """Asks one judge for many groups. A call that waits to be tried again holds no permit.
@@ -136,7 +132,7 @@ class Caller:
     async def call(
         self,
         request: Request,
-        store: Store = _store_nothing,
+        store: Store | None = None,
         allowance: Allowance | None = None,
     ) -> Reply | CallError:
         """Return a reply, or the error of the last try; `store` gets every answer that was paid for.
@@ -216,7 +212,7 @@ class Caller:
             self.gate.leave(permit, usage, sent, billed=billed)
 
     async def _try_twice(
-        self, first: Permit, store: Store, hedging: Hedging
+        self, first: Permit, store: Store | None, hedging: Hedging
     ) -> tuple[Permit, Reply | CallError]:
         """Send a call, and again if it takes longer than usual; return the first answer that counts.
 
@@ -311,12 +307,12 @@ class Caller:
 
     async def _keep(
         self,
-        store: Store,
+        store: Store | None,
         answer: Reply | CallError,
     ) -> None:
         """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
-            if not answer.cut:
+            if store and not answer.cut:
                 await store(answer)
         except RulerError as error:
             self.gate.stop_signal.stop(error)

@@ -19,7 +19,7 @@ from ruler_cli.errors import (
 from ruler_cli.runs.file import score
 from ruler_cli.runs.json_form import G
 from ruler_cli.runs.objects import JudgedGroup, ObjectReader
-from ruler_cli.runs.scorer import Groups, Log, ScoredStream, Scorer, guarded
+from ruler_cli.runs.scorer import Groups, Log, Scorer, guarded, scored_groups
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
@@ -71,7 +71,7 @@ async def score_file(
     return result.summary
 
 
-async def score_groups(
+def score_groups(
     groups: Groups[G],
     settings: ScoreSettings | None = None,
     *,
@@ -83,12 +83,9 @@ async def score_groups(
     that is run again goes on where it stopped. Close the generator, with `contextlib.aclosing`, if what
     follows a loop that ends early depends on it.
     """
-    async with (
-        Scorer(settings, observer=observer) as scorer,
-        ScoredStream(scorer, groups) as stream,
-    ):
-        async for judged in stream:
-            yield judged
+    return scored_groups(
+        Scorer(settings, observer=observer), groups, opens=True
+    )
 
 
 class TrajectoryScore(BaseModel):

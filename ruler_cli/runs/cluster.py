@@ -107,7 +107,12 @@ async def score_on_ray(
     """Score INPUT into OUTPUT as `score` does, with a worker for each CPU of a running Ray."""
     began = time.perf_counter()
     with ExitStack() as stack:
-        reading = partial(open_input, settings.input, stack, lambda _: None)
+        reading = partial(
+            open_input,
+            settings.input,
+            stack,
+            lambda _: None,
+        )
         source = await in_thread(reading)
         # a columnar record holds several groups, perhaps of several shards
         if (
@@ -126,7 +131,13 @@ async def score_on_ray(
     observer.started(groups)
     cpus = int(ray.cluster_resources().get("CPU", 1))
     count = _workers(settings, min(cpus, groups))
-    reports = await _score_shards(ray, settings, observer, stop_signal, count)
+    reports = await _score_shards(
+        ray,
+        settings,
+        observer,
+        stop_signal,
+        count,
+    )
     shards = [report.summary for report in reports]
     ended = [report.summary for report in reports if report.ended]
     reason = stop_signal.reason
@@ -215,7 +226,13 @@ async def _score_shards(
     following = []
     for number in range(count):
         part = _for_shard(settings, number, count)
-        worker = actor.remote(part, str(Path.cwd()), home, keys, rows)
+        worker = actor.remote(
+            part,
+            str(Path.cwd()),
+            home,
+            keys,
+            rows,
+        )
         workers.append(worker)
         following.append(asyncio.create_task(follow(number, worker)))
     whole = await stop_signal.before(asyncio.gather(*following))
@@ -326,7 +343,11 @@ class Worker(Observer):
         # the last run goes on where the cap of a worker ends
         return None if isinstance(stopped, CapReached) else stopped
 
-    def tick(self, summary: Summary, status: Status) -> None:
+    def tick(
+        self,
+        summary: Summary,
+        status: Status,
+    ) -> None:
         """Store counts for the next report."""
         self._summary = summary
 

@@ -48,8 +48,9 @@ def _json_of(value: Any) -> Any:
 def _form_of(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    is_binary = isinstance(value, bytes | bytearray | memoryview)
-    if isinstance(value, Sequence) and not is_binary:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return None
+    if isinstance(value, Sequence):
         return list(value)
     if isinstance(value, Enum):
         return value.value

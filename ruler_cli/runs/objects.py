@@ -197,7 +197,12 @@ class ObjectReader:
             )
         return read
 
-    def _group(self, group: G, index: int, name: str) -> ObjectGroup[G]:
+    def _group(
+        self,
+        group: G,
+        index: int,
+        name: str,
+    ) -> ObjectGroup[G]:
         shape: Literal["list", "record", "holder"] = "holder"
         # a named tuple with `trajectories` is not a list
         if isinstance(group, list | tuple) and not hasattr(
@@ -226,7 +231,12 @@ class ObjectReader:
             }
             if shape == "holder":
                 value |= _beside(group)
-            line = Line(index + 1, 0, dump(value), name)
+            line = Line(
+                index + 1,
+                0,
+                dump(value),
+                name,
+            )
             (record,) = reader.read_parsed(value, line)
             key = None
             for stated in (value, *value["trajectories"][:1]):
@@ -239,7 +249,12 @@ class ObjectReader:
             reader = self._reader(items, name)
             key = _key(reader.format, items[0].parsed)
             records = [
-                _record(reader, item, index, whole=shape == "record")
+                _record(
+                    reader,
+                    item,
+                    index,
+                    whole=shape == "record",
+                )
                 for item in items
             ]
         return ObjectGroup(
@@ -252,7 +267,11 @@ class ObjectReader:
             reader.format,
         )
 
-    def _reader(self, items: Sequence[_Item], name: str) -> Reader:
+    def _reader(
+        self,
+        items: Sequence[_Item],
+        name: str,
+    ) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
         members = set[tuple[str, Any]]()
         for item in items:
@@ -270,11 +289,18 @@ class ObjectReader:
             self._readers[shape] = reader
         return reader
 
-    def _detected(self, items: Sequence[_Item], name: str) -> Reader:
+    def _detected(
+        self,
+        items: Sequence[_Item],
+        name: str,
+    ) -> Reader:
         """Return a reader of the format that all records have."""
         # the first groups may have no outcome
         paths = replace(self._settings, outcome=None, group_by=())
-        records = [(Line(1, 0, b"", item.place), item.parsed) for item in items]
+        records = list[tuple[Line, dict[str, Any]]]()
+        for item in items:
+            line = Line(1, 0, b"", item.place)
+            records.append((line, item.parsed))
         try:
             reader = detect(name, records, paths)
         except UsageError as error:
@@ -293,7 +319,13 @@ class ObjectReader:
         return replace(reader, group_key=key, value_paths=stated)
 
 
-def _record(reader: Reader, item: _Item, index: int, *, whole: bool) -> Record:
+def _record(
+    reader: Reader,
+    item: _Item,
+    index: int,
+    *,
+    whole: bool,
+) -> Record:
     """Read a record; one rollout that cannot be judged is read with its error. `whole`: it has to be a group."""
     form = reader.format
     single = form.shape == "trajectory"
@@ -302,7 +334,12 @@ def _record(reader: Reader, item: _Item, index: int, *, whole: bool) -> Record:
         raise UnreadableError(
             f"{item.place} is a whole group ({form.name}); {remedy}"
         )
-    line = Line(index + 1, 0, dump(item.parsed), item.place)
+    line = Line(
+        index + 1,
+        0,
+        dump(item.parsed),
+        item.place,
+    )
     try:
         read = reader.read_parsed(item.parsed, line)
     except UnreadableError as error:
@@ -351,7 +388,11 @@ def _is_record(group: Mapping[str, Any]) -> bool:
     return "trajectories" not in group or (bool(listed) and all(foreign))
 
 
-def _listed(group: Any, shape: str, place: str) -> Sequence[Any]:
+def _listed(
+    group: Any,
+    shape: str,
+    place: str,
+) -> Sequence[Any]:
     """Return the trajectories of a group; UnreadableError if it has no list of them.
 
     A list of messages is a trajectory.
@@ -386,13 +427,11 @@ def _item(rollout: Any, place: str) -> _Item:
     own_members = dict[str, Any]()
     for name in _WRITTEN if is_object else rollout:
         inner = member(rollout, name)
-        if inner is not None and (is_object or type(inner) in (list, dict)):
+        # an object whose reward cannot be set is refused before it is paid for
+        is_set = is_object and hasattr(rollout, name)
+        if is_set or type(inner) in (list, dict):
             own_members[name] = copy.copy(inner)
-    copied = snapshot(rollout, own_members)
-    if is_object:
-        # one whose reward cannot be set is refused before it is paid for
-        snapshot(copied, {"reward": 0.5})
-    return _Item(place, copied, parsed, lost)
+    return _Item(place, snapshot(rollout, own_members), parsed, lost)
 
 
 def _beside(group: Any) -> dict[str, Any]:
@@ -471,16 +510,28 @@ def judged_group(
     notes = list[list[dict[str, Any]]]()
     for record, annotated in annotated_records(scored, names, apart=apart):
         raw = record.line.raw
-        new = new_members(raw, form, annotated, fields, on_failure)
+        new = new_members(
+            raw,
+            form,
+            annotated,
+            fields,
+            on_failure,
+        )
         changes.append(new)
         notes.append(_notes(form, new, annotated))
     if group.one_record:
         of_items = changes[0].get("trajectories", {})
-        changes = [of_items.get(str(at), {}) for at in range(len(group.items))]
+        numbers = range(len(group.items))
+        changes = [of_items.get(str(number), {}) for number in numbers]
         notes = [[note] for note in notes[0]]
     copies = list[Any]()
     trajectories = list[dict[str, Any]]()
-    for item, new, of_item in zip(group.items, changes, notes, strict=True):
+    for item, new, of_item in zip(
+        group.items,
+        changes,
+        notes,
+        strict=True,
+    ):
         trajectories += of_item
         lacks_score = all(note["score"] is None for note in of_item)
         # its reward is a number by its type, as in ART, whose training and logging fail at None
@@ -511,7 +562,9 @@ def judged_group(
 
 
 def _notes(
-    form: Format, changes: dict[str, Any], annotated: Sequence[Annotated]
+    form: Format,
+    changes: dict[str, Any],
+    annotated: Sequence[Annotated],
 ) -> list[dict[str, Any]]:
     """Return what the changes of a record say of each rollout."""
     notes = list[Mapping[str, Any]]()

@@ -21,10 +21,10 @@ from collections.abc import (
     Sized,
 )
 from concurrent.futures import Future, wait
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 
@@ -114,9 +114,11 @@ def guarded(observer: Any) -> Observer:
             place="observer",
         )
     safe = Log()
-    for name in [name for name in vars(Observer) if not name.startswith("_")]:
+    for name, unwritten in vars(Observer).items():
+        if name.startswith("_"):
+            continue
         method = getattr(safe if observer is None else observer, name)
-        if getattr(method, "__func__", None) is not getattr(Observer, name):
+        if getattr(method, "__func__", None) is not unwritten:
             setattr(safe, name, _guarded(name, method))
     return safe
 
@@ -141,35 +143,21 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
     return call
 
 
-class ScoredStream(Generic[G]):
-    """An iterator over groups from Python with their scores, in order; use it as an async context.
-
-    What ended it is raised after all groups that were done by then. It is no generator: a loop that ends closes all
-    generators at once, also one that another still uses.
-    """
+class _Groups:
+    """The source of a stream: groups of a program; an error of theirs ends them, and is kept."""
 
     on_disk = False
 
-    def __init__(
-        self, scorer: Scorer, groups: Groups[G] | Iterable[ObjectGroup[G]]
-    ) -> None:
+    def __init__(self, reader: ObjectReader, groups: Any) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
         refuse_no_groups(groups)
         self.endless = not isinstance(groups, Sized)
-        self._scorer = scorer
-        self._session = session = scorer.session
-        self._groups: AsyncIterator[Any]
+        self.error: Exception | None = None
+        self._reader = reader
+        self._groups = _in_turn(groups)
         if isinstance(groups, AsyncIterable):
             self._groups = aiter(groups)
-        else:
-            self._groups = _in_turn(groups)
         self._index = 0
-        self._error: Exception | None = None
-        if session.scores.need_all:
-            # each stream is a batch
-            session.scores = BatchScores(session.settings)
-        self._stream = JudgeStream(session, self, bounds=_BOUNDS)
-        self._left = self._cut = 0
 
     async def next(self) -> Group | None:
         """Read the next group; None after the last, or if their own iterator fails."""
@@ -177,57 +165,61 @@ class ScoredStream(Generic[G]):
             # in no scope: theirs may be open until the next group
             group = await anext(self._groups)
             if not isinstance(group, ObjectGroup):
-                group = self._scorer.reader.read(group, self._index)
+                group = self._reader.read(group, self._index)
         except StopAsyncIteration:
             return None
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
-            self._error = error
+            self.error = error
             return None
         self._index += 1
         return group
 
-    async def __aenter__(self) -> Self:
-        session = self._session
+
+async def scored_groups(
+    scorer: Scorer,
+    groups: Groups[Any],
+    *,
+    opens: bool = False,
+) -> AsyncGenerator[JudgedGroup[Any], None]:
+    """Yield groups with their scores, in order; raise what ended them after all that were done by then.
+
+    `opens`: the Scorer is open as long. No generator uses another: a loop that ends closes all of them at once.
+    """
+    async with AsyncExitStack() as stack:
+        if opens:
+            await stack.enter_async_context(scorer)
+        session = scorer.session_here()
+        source = _Groups(scorer.reader, groups)
+        if session.scores.need_all:
+            # each stream is a batch
+            session.scores = BatchScores(session.settings)
         # a judge that refused the run is asked again, once all that the refusal ended is done
         refused = isinstance(session.stop_signal.reason, RefusedError)
         if refused and not session.tasks:
             session.go_on()
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """End the calls in flight."""
-        await self._stream.__aexit__(*error)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> JudgedGroup[G]:
-        """Return the next group; raise what ended the stream, if it is not the end of the groups."""
-        session = self._session
-        try:
-            scored = await anext(self._stream)
-        except StopAsyncIteration:
-            if self._error is not None:
-                raise self._error from None
-            stopped = self._stream.stopped
-            if stopped is None and self._scorer.closing.is_set():
-                stopped = UsageError(_CLOSED)
-            stopped = stopped or session.cap_reached(self._left, self._cut)
-            if stopped is None:
-                raise
+        stream = JudgeStream(session, source, bounds=_BOUNDS)
+        await stack.enter_async_context(stream)
+        left = cut = 0
+        async for scored in stream:
+            judged = judged_group(
+                scored,
+                session.names,
+                session.settings.on_failure,
+                session.observer.warn,
+            )
+            if scored.result.capped:
+                left += judged.failed
+                cut += not judged.failed
+            yield judged
+        if source.error is not None:
+            raise source.error
+        stopped = stream.stopped
+        if stopped is None and scorer.closing.is_set():
+            stopped = UsageError(_CLOSED)
+        stopped = stopped or session.cap_reached(left, cut)
+        if stopped is not None:
             # its traceback would grow with each raise
-            raise copy.copy(stopped) from None
-        judged = judged_group(
-            scored,
-            session.names,
-            session.settings.on_failure,
-            session.observer.warn,
-        )
-        if scored.result.capped:
-            self._left += judged.failed
-            self._cut += not judged.failed
-        return judged
+            raise copy.copy(stopped)
 
 
 def refuse_no_groups(groups: Any) -> None:
@@ -342,8 +334,7 @@ class Scorer:
         the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
         `budget`, and each later call raises CapReached unless the ledger answers it.
         """
-        self._refuse_elsewhere()
-        session = self.session
+        session = self.session_here()
         if session.scores.need_all:
             raise UsageError(
                 "--set debias=true and --set standardize=true need all groups of a batch",
@@ -353,14 +344,13 @@ class Scorer:
         # at once: the caller may change it meanwhile
         read = self.reader.read(group, self._taken, "group", rubric)
         self._taken += 1
-        stream: ScoredStream[G] = ScoredStream(self, [read])
-        async with stream:
+        async with aclosing(scored_groups(self, [read])) as stream:
             judged = await anext(stream)
         if capped and judged.kind == "budget":
             raise session.finish()[1] or UsageError(_CLOSED)
         return judged
 
-    async def score_groups(
+    def score_groups(
         self, groups: Groups[G]
     ) -> AsyncGenerator[JudgedGroup[G], None]:
         """Score many groups: yield each as soon as it and all before it are done, in the order given.
@@ -374,10 +364,7 @@ class Scorer:
         everything that is done has been yielded. Leaving the loop early ends the calls in flight. If
         `max_cost` is reached, a list is still read to its end, and any other iterable no further.
         """
-        self._refuse_elsewhere()
-        async with ScoredStream(self, groups) as stream:
-            async for judged in stream:
-                yield judged
+        return scored_groups(self, groups)
 
     def score_all(self, groups: Iterable[G]) -> list[JudgedGroup[G]]:
         """Score groups, and return them in the order given when all are done: for code without asyncio.
@@ -390,22 +377,18 @@ class Scorer:
             "`score_all`",
             "use `await scorer.score(group)`, or call it in a thread",
         )
-        if isinstance(groups, AsyncIterable):
-            remedy = "give a list, or use `score_groups`"
-            raise WrongShapeError(
-                "is an async iterable", remedy, place="groups"
-            )
         refuse_no_groups(groups)
+        listed = list(groups)
         with self._lock:
             if self._loop is None:
                 _result(self.open(), _background(os.getpid()))
         loop = self._open_in()
-        return _result(self._score_all(list(groups)), loop)
+        return _result(self._score_all(listed), loop)
 
     async def _score_all(self, groups: Sequence[G]) -> list[JudgedGroup[G]]:
         """Score all groups; CapReached only if none has scores."""
         scored = list[JudgedGroup[G]]()
-        async with ScoredStream(self, groups) as stream:
+        async with aclosing(scored_groups(self, groups)) as stream:
             try:
                 async for judged in stream:
                     scored.append(judged)
@@ -458,14 +441,15 @@ class Scorer:
             )
         return self._loop
 
-    def _refuse_elsewhere(self) -> None:
-        """Raise UsageError unless it is open in this event loop."""
+    def session_here(self) -> ScoringSession:
+        """Return the judges at work; UsageError unless they are open in this event loop."""
         loop = running_loop()
         if self._open_in() is not loop:
             raise UsageError(
                 "the Scorer is open in another event loop",
                 "call `scorer.score_all(groups)` in a thread",
             )
+        return self.session
 
     def _refuse_open(self) -> None:
         loop = self._loop
@@ -539,8 +523,10 @@ def _close_open() -> None:
 def _background(process: int) -> asyncio.AbstractEventLoop:
     """Return the event loop of a thread of a process; a daemon, which does not keep the program from ending."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    running = threading.Event()
+    loop.call_soon(running.set)
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    running.wait()
     return loop
 
 

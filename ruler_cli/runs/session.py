@@ -91,7 +91,10 @@ class Scored(NamedTuple):
 
 
 def annotated_records(
-    scored: Scored, names: Sequence[str], *, apart: bool
+    scored: Scored,
+    names: Sequence[str],
+    *,
+    apart: bool,
 ) -> Iterator[tuple[Record, list[Annotated]]]:
     """Yield the records of a group, each with the annotations of its rollouts; `names` are those of all judges.
 
@@ -101,7 +104,14 @@ def annotated_records(
 
     group, _, scores, part = scored
     shared = {"group": part.written} if apart else {}
-    annotations = iter(rollout_records(group, scores, names, part))
+    annotations = iter(
+        rollout_records(
+            group,
+            scores,
+            names,
+            part,
+        )
+    )
     for record in group.records:
         annotated: list[Annotated] = []
         for rollout in record.rollouts:
@@ -220,7 +230,11 @@ class ScoringSession:
             self.settings, self.panel.judges, on_reply, self.coverage
         )
 
-    def _show(self, group: Group, reply: Reply | CallError) -> None:
+    def _show(
+        self,
+        group: Group,
+        reply: Reply | CallError,
+    ) -> None:
         """Show a reply to the observer; what has no text is shown as it came."""
         if isinstance(reply, CallError):
             text = reply.reason
@@ -297,7 +311,11 @@ class ScoringSession:
         self.observer.advanced(summary)
         return True
 
-    def _count_scores(self, result: GroupResult, scores: GroupScores) -> None:
+    def _count_scores(
+        self,
+        result: GroupResult,
+        scores: GroupScores,
+    ) -> None:
         summary = self.summary
         self._any_usable |= not result.cached
         summary.scored += 1
@@ -346,13 +364,21 @@ class ScoringSession:
         else:  # another judge may be loaded at any time
             self._warn(useless.reason)
 
-    def unscore(self, group: Group, error: GroupError) -> None:
+    def unscore(
+        self,
+        group: Group,
+        error: GroupError,
+    ) -> None:
         """Count a scored group as one that failed."""
         self.summary.scored -= 1
         self._fail(group, error)
 
     def _fail(
-        self, group: Group, error: GroupError, *, reported: bool = True
+        self,
+        group: Group,
+        error: GroupError,
+        *,
+        reported: bool = True,
     ) -> None:
         failed = self.summary.failed
         failed[error.kind] = failed.get(error.kind, 0) + 1
@@ -371,7 +397,14 @@ class ScoringSession:
 
         cost = self.panel.cost(result.used)
         digests = self.digests(group)
-        part = group_record(group, result, scores, self.names, cost, digests)
+        part = group_record(
+            group,
+            result,
+            scores,
+            self.names,
+            cost,
+            digests,
+        )
         if isinstance(scores, GroupScores):
             wordless = not self._wordless.isdisjoint(scores.used)
             if any(reply.error for reply in result.pass_scores):
@@ -397,12 +430,21 @@ class ScoringSession:
         if lost - summary.failed.get("budget", 0) > most.of(total):
             self.stop_signal.stop(TooManyFailures(most.shown))
 
-    def cap_reached(self, left: int, cut: int) -> CapReached | None:
+    def cap_reached(
+        self,
+        left: int,
+        cut: int,
+    ) -> CapReached | None:
         """Return the error for groups that the cost cap left out, and those for which it cut passes."""
         budget = self.panel.budget
         if not (left or cut):
             return None
-        return CapReached(budget.cap or 0.0, left, cut, budget.least)
+        return CapReached(
+            budget.cap or 0.0,
+            left,
+            cut,
+            budget.least,
+        )
 
     def finish(self) -> tuple[Summary, RulerError | None]:
         """Return the counts so far, and why the run stopped or left something out."""
@@ -501,7 +543,11 @@ class ScoringSession:
             self.summary.more_rubrics += 1
         return {"rubric": digest, "params": self._params}
 
-    def _keep(self, kind: str, text: str) -> tuple[str, str]:
+    def _keep(
+        self,
+        kind: str,
+        text: str,
+    ) -> tuple[str, str]:
         """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
         if kind == "rubric":
             text = without_secrets(text, self._secrets)
@@ -674,7 +720,11 @@ _Held: TypeAlias = "tuple[Group, GroupResult, Combined]"
 class HeldGroups:
     """Groups that wait for their batch, and their results: in memory, or on disk without their messages."""
 
-    def __init__(self, *, on_disk: bool) -> None:
+    def __init__(
+        self,
+        *,
+        on_disk: bool,
+    ) -> None:
         self._on_disk = on_disk
         self._groups = deque[_Held]()
         self._scratch: Scratch | None = None
@@ -733,7 +783,12 @@ def slim(group: Group) -> Group:
             # a line of several groups is written with the last of them
             line = replace(line, raw=b"")
         records.append(
-            replace(record, line=line, rollouts=tuple(rollouts), tools=None)
+            replace(
+                record,
+                line=line,
+                rollouts=tuple(rollouts),
+                tools=None,
+            )
         )
     return Group(group.key, tuple(records))
 

@@ -144,8 +144,8 @@ class CommandSettings(Section):
         Paths,
         PerRun(
             "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
-            "lies in a range; rollouts whose score does, or whose value at a path is VALUE. Repeatable: all must hold.",
-            "NAME[=LOW..HIGH]|PATH=VALUE",
+            "lies in a range; rollouts whose score does. Repeatable: all must hold.",
+            "NAME[=LOW..HIGH]",
             many=True,
         ),
     ] = ()

@@ -164,7 +164,7 @@ def kind(text: bytes) -> str | None:
     shape = shape_of(text)
     if shape is None:
         return None
-    return "holder" if shape.known else "list" if shape.path else "objects"
+    return "holder" if shape.is_known else "list" if shape.path else "objects"
 
 
 KINDS = [

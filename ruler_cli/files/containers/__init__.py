@@ -10,7 +10,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_value
@@ -84,6 +84,7 @@ class Container(ABC):
     may_hold_events = False
     takes_path = False
     log: BinaryIO | None = None
+    schema: Any = None
 
     def __init__(
         self,

@@ -46,12 +46,12 @@ KNOWN = (
 class DocumentShape:
     """The offset at which a document begins, and the path of its records; None: it is one.
 
-    `known`: the path is one of those that are tried.
+    `is_known`: the path is one of those that are tried.
     """
 
     start: int
     path: RecordPath | None
-    known: bool = False
+    is_known: bool = False
 
 
 def shape_of(
@@ -72,12 +72,12 @@ def shape_of(
         # a log may begin with a date in brackets
         is_list = is_whole_line or text[item : item + 1] in (b"{", b"[", b"]")
         return DocumentShape(start, _LIST) if is_list else None
-    known = None if path else _known_path(text, start)
-    if known:
+    usual = None if path else _known_path(text, start)
+    if usual:
         return DocumentShape(
             start,
-            known,
-            known=True,
+            usual,
+            is_known=True,
         )
     if opens != b"{" or (is_whole_line and not path):
         return None
@@ -157,10 +157,10 @@ class Document(Container):
         # a path leads on from each item of a list
         self.takes_path = path != _LIST or source.records == _LIST.text
         self.form = ListWriter.form if path == _LIST else ""
-        self.may_hold_events = not shape.known
+        self.may_hold_events = not shape.is_known
         if not (path and path.by_key):  # else a record is more than bytes of it
             self.fd = source.fd
-        if path == _LOG and shape.known and source.fd is not None:
+        if path == _LOG and shape.is_known and source.fd is not None:
             self.log = os.fdopen(
                 source.fd,
                 "rb",
@@ -197,7 +197,7 @@ class Document(Container):
     @property
     def task(self) -> str:
         """The task that a document with records at a known path names."""
-        if not self._shape.known:
+        if not self._shape.is_known:
             return ""
         return task_of(self._source.read(0, self.most))
 

@@ -137,12 +137,12 @@ def find_trials(names: Sequence[str]) -> list[str]:
     """
     paths = list(map(PurePath, names))
     # an agent may leave files of any name in its trial
-    known = {path.parents[1] for path in paths if path.match(_TRAJECTORY)}
+    with_agent = {path.parents[1] for path in paths if path.match(_TRAJECTORY)}
     folders = [path.parent for path in paths if path.name == _RESULT]
     jobs = {parent for folder in folders for parent in folder.parents}
     trials = []
-    for folder in folders if known else ():
-        is_trial = folder in known or folder not in jobs
-        if is_trial and known.isdisjoint(folder.parents):
+    for folder in folders if with_agent else ():
+        is_trial = folder in with_agent or folder not in jobs
+        if is_trial and with_agent.isdisjoint(folder.parents):
             trials.append(str(folder))
     return trials

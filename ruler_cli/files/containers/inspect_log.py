@@ -194,7 +194,7 @@ class InspectLogWriter(Writer):
         await write_eval_log_async(log, path)
 
     def _take_out(self, sample: EvalSample) -> None:
-        """Take out an earlier score of ruler; OutputError if the scorer is another's."""
+        """Take out an earlier score of ruler with its events; OutputError if the scorer is another's."""
         score = (sample.scores or {}).pop(_SCORER, None)
         if score is None:
             return
@@ -204,6 +204,15 @@ class InspectLogWriter(Writer):
                 "rename it",
                 place=self.name,
             )
+        spans = set()
+        for event in sample.events:
+            if event.event != "span_begin":
+                continue
+            if (event.type, event.name) == ("scorer", _SCORER):
+                spans.add(event.id)
+        sample.events = [
+            event for event in sample.events if event.span_id not in spans
+        ]
 
 
 class InspectLog(Container):
