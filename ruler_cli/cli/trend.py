@@ -64,12 +64,14 @@ _MOVED = {
     "label": ("the mean score", "the mean {label}"),
     "held_out": ("the mean of {0}", "the mean of {1}"),
     "length": ["the size of the correlation of score and length within groups"],
+    "size": ["the mean length in bytes"],
 }
 """The quantities that a drift moves, by its kind."""
 _TESTS = {
     "label": "score and reward",
     "held_out": "held-out judge",
     "length": "score and length",
+    "size": "length",
 }
 
 
@@ -81,7 +83,7 @@ _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "score": ("score", "mean", _three),
     "reward": ("label", "mean", _three),
     "order": ("against_label", "accuracy", "{:.0%}".format),
-    "r len": ("with_length", "score", "{:+.2f}".format),
+    "r len": ("with_length", "score", "{:+z.2f}".format),
     "spread": ("spread", "median", _three),
     "bytes": ("bytes", "mean", short),
     "tied": ("groups", "tied", str),
@@ -224,7 +226,7 @@ class TrendView:
             elif test.runs:
                 words = "within chance"
             yield _TESTS[test.kind], words
-        if all(test.kind == "length" for test in trend.tests):
+        if all(test.kind in ("length", "size") for test in trend.tests):
             remedy = (
                 "name labels with --labels PATH, or score with a second judge"
             )
