@@ -161,14 +161,6 @@ def test_mistakes(ruler: Ruler, tmp_path: Path) -> None:
             "is one path, because the score is written there",
         ),
         (
-            '[formats.x]\nmessages = "runs"\nhas = "name~((" \n',
-            "has a pattern, which is not read",
-        ),
-        (
-            '[formats.x]\nmessages = "runs"\nhas = "name=x"\n',
-            "[formats.x] has: has a sign that means nothing: =",
-        ),
-        (
             '[formats.x]\nmessages = "runs[].uot"\n',
             "[formats.x] messages runs[].uot: none of the first records has it",
         ),
