@@ -1026,14 +1026,15 @@ class Summary:
         """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
         for name in cls.__slots__:
+            if name in _NO_SUMS:
+                continue
             numbers = [getattr(part, name) for part in (whole, *parts)]
             if isinstance(numbers[0], dict):
                 total: Any = dict(sum(map(Counter, numbers), Counter[str]()))
             else:
                 all_known = None not in numbers
                 total = sum(numbers[1:], numbers[0]) if all_known else None
-            if name not in _NO_SUMS:
-                setattr(whole, name, total)
+            setattr(whole, name, total)
         return whole
 
     @property

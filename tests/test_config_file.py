@@ -11,6 +11,7 @@ import pytest
 from ruler_cli.runs.cluster import share_of
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
+from ruler_cli.types import Summary
 from tests.conftest import group
 from tests.runs import Stage, Stub
 from tests.virtual import virtually
@@ -58,3 +59,11 @@ def test_shares_of_workers() -> None:
     assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(named) == PoolSettings(
         rpm=5, tpm=7, max_cost=1
     )
+
+
+def test_parts_of_a_run() -> None:
+    """Counts of Ray's workers add up, and their texts do not."""
+    part = Summary(groups=2, failed={"reply": 1}, rubric_texts={"a": "Kind."})
+    whole = Summary.of([part, part, Summary(cost_usd=None)])
+    assert (whole.groups, whole.failed) == (4, {"reply": 2})
+    assert (whole.cost_usd, whole.rubric_texts) == (None, {})

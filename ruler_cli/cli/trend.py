@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -131,11 +130,6 @@ def _show_trend(
             "use `ruler compare A B` for two, `ruler report SCORED` for one",
         )
     refuse_page_options(options)
-    for source in sources:
-        place = Location(source)
-        if place.local and not place.many and not Path(source).exists():
-            with place.open():  # says what is wrong
-                pass
     file = None
     if options.page is not None:
         file = HtmlFile(stack, options.page, sources, force=options.force)
@@ -157,36 +151,24 @@ def _read_trend(
     sources: Sequence[str],
     problems: FileProblems,
 ) -> Trend:
-    """Read the files one after another; UsageError if no file has scores, or none a label at the user's path."""
+    """Read the files one after another; UsageError if one cannot be read, or none has scores."""
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     steps = []
-    first_error = None
     for source, name, number in zip(sources, names, numbers, strict=True):
         step = TrendStep(name, number)
-        try:
-            with ExitStack() as stack, group_counter() as bar:
-                file = problems.open(source, options, stack)
-                step.read(file, bar.update)
-                warn(file)
-        except UsageError as error:
-            first_error = first_error or error
-            step = TrendStep(name, number, reason=str(error.brief))
-        steps.append(step)
-    judged = [step for step in steps if not step.reason]
-    if not judged:
-        remedy = f"see why with `ruler report {shell_word(names[0])}`"
-        raise first_error or UsageError("no file has a score", remedy)
-    labelled = any(step.file.sums.means["label"].number for step in judged)
-    if options.labels is not None and not labelled:
-        problem = "no rollout with a score has a usable label there"
-        raise UsageError(problem, place=f"--labels {options.labels}")
-    trend = Trend(steps, origin)
-    for step in trend.steps:
+        with ExitStack() as stack, group_counter() as bar:
+            file = problems.open(source, options, stack)
+            step.read(file, bar.update)
+            warn(file)
         if step.reason:
-            problems.add(f"{source_name(step.source)}: {step.reason}")
+            problems.add(f"{source_name(name)}: {step.reason}")
+        steps.append(step)
     problems.close()
-    return trend
+    if all(step.reason for step in steps):
+        remedy = f"see why with `ruler report {shell_word(names[0])}`"
+        raise UsageError("no file has a score", remedy)
+    return Trend(steps, origin)
 
 
 class TrendView:

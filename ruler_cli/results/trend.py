@@ -88,7 +88,7 @@ class TrendStep:
     ) -> None:
         """Read the groups of a file, with an `update` after each."""
         self.file = file.figures
-        for _, group, scored in file.read():
+        for _, group, scored in file.groups():
             scores = [rollout.judge_score for rollout in scored.rollouts]
             rollouts = zip(
                 digests_of(group, scored),
@@ -97,12 +97,9 @@ class TrendStep:
             )
             self.content += hash(frozenset(rollouts))
             update()
-        if self.file.groups["scored"]:
-            return
-        kinds = self.file.words["kind"].listed().items()
-        failed = ", ".join(f"{number} {kind}" for kind, number in kinds)
-        self.reason = "no rollout has an annotation of ruler"
-        if failed:
+        if not self.file.groups["scored"]:
+            kinds = self.file.words["kind"].listed().items()
+            failed = ", ".join(f"{number} {kind}" for kind, number in kinds)
             self.reason = f"no rollout has a score; failed groups: {failed}"
 
     def compare(self, first: TrendStep) -> None:
