@@ -37,7 +37,7 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.keys import hashed_key, key_text
 from ruler_cli.formats.paths import Rollouts
-from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
+from ruler_cli.messages.content import first_agent_turn, new_turn
 from ruler_cli.messages.conversations import (
     check_messages,
     last_states,
@@ -64,19 +64,6 @@ def with_session(
     return replace(rollout, member=record["uid"].rpartition("_")[0])
 
 
-def _gym_conversations(output: Any) -> list[Messages]:
-    """Return the items of an output, or the lists of a list of lists: each is the conversation up to a step.
-
-    A list that no other one continues stays: a context that was compacted, another attempt.
-    """
-    if not items(output) or not all(map(is_list, output)):
-        output = [output]
-    parts = [check_messages(part, "response.output") for part in output]
-    # neither one that a later list continues, nor one that an earlier one does
-    backwards = last_states(reversed(last_states(parts)))
-    return backwards[::-1]
-
-
 _GYM_TASKS = words(
     "input metadata.problem_statement metadata.question metadata.prompt metadata.instruction metadata.problem "
     "metadata.task"
@@ -88,7 +75,14 @@ def read_gym(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-Gym."""
     asked = record["responses_create_params"]
     output = lookup(record, "response.output")
-    *earlier, last = _gym_conversations(output)
+    # its items, or lists of them: each is the conversation up to a step
+    listed = [output]
+    if items(output) and all(map(is_list, output)):
+        listed = output
+    parts = [check_messages(part, "response.output") for part in listed]
+    # one that no other continues stays: a context that was compacted, another attempt
+    backwards = last_states(reversed(last_states(parts)))
+    last, *earlier = backwards
     # an output may begin with the task
     places = _GYM_TASKS if first_agent_turn(last) == 0 else _GYM_TASKS[:1]
     prompt = prompt_at(asked, places)
@@ -99,7 +93,7 @@ def read_gym(record: JsonObject) -> Rollout:
     return make_rollout(
         prompt,
         last,
-        histories=tuple(earlier),
+        histories=tuple(earlier[::-1]),
         # of a verifier that failed the number says nothing
         reward=record.get("reward") if failed is None else None,
     )
