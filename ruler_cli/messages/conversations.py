@@ -39,6 +39,7 @@ from ruler_cli.messages.content import (
     text_of,
 )
 from ruler_cli.messages.names import (
+    AGENT_ROLES,
     CALL_KEYS,
     GRADER,
     KIND_KEYS,
@@ -184,8 +185,10 @@ def named_turns(
     With `calls` also calls alone, which may be those that an agent should make.
     """
     first_turn = first(value)
-    if not is_object(first_turn) or {"role", "content"} <= first_turn.keys():
+    if not is_object(first_turn):
         return None
+    if {"role", "content"} <= first_turn.keys():
+        return _agents_by_name(value)
     if not all(map(is_object, value)):
         return None
     if all(map(_has_parts, value)):
@@ -211,6 +214,20 @@ def _has_parts(turn: Turn) -> bool:
     """Return whether parts are all of a turn: of Gemini's, Vercel's, pydantic-ai's or Semantic Kernel's."""
     has_speaker = "role" in turn or kind_of(turn) in ROLES
     return has_speaker and first_of(turn, _PARTS) is not None
+
+
+def _agents_by_name(value: list[Turn]) -> Messages | None:
+    """Return turns of agents whose roles are their names; None if there are none, or a role is an agent's."""
+    turns = []
+    for turn in value:
+        role = lookup(turn, "role")
+        if role in AGENT_ROLES:  # fast, for it mostly stands near the beginning
+            return None
+        # a name is written large
+        is_name = is_text(role) and role.lower() not in (role, *ROLES)
+        agent = {"role": "assistant", "name": role} if is_name else {}
+        turns.append({**turn, **agent})
+    return None if turns == value else turns
 
 
 def _named_turn(

@@ -167,6 +167,18 @@ def _as_text(value: Any) -> str:
     return value if is_text(value) else json_text(value)
 
 
+def _without_nulls(value: Any, levels: int = 50) -> Any:
+    if is_list(value) and levels:
+        return [_without_nulls(inner, levels - 1) for inner in value]
+    if not is_object(value) or not levels:
+        return value
+    stated = {}
+    for key, inner in value.items():
+        if inner is not None:
+            stated[key] = _without_nulls(inner, levels - 1)
+    return stated
+
+
 def joined(texts: Sequence[Text]) -> Text:
     """Join texts by line breaks."""
     if all(map(is_text, texts)):
@@ -178,13 +190,19 @@ def joined(texts: Sequence[Text]) -> Text:
 
 
 class _MessageReader:
-    """Reads a message of any dialect; `hidden` are its fields that no judge is shown."""
+    """Reads a message of any dialect.
+
+    `hidden` are its fields that no judge is shown. `filled`: it has nulls in place of the fields of other messages, and
+    its arguments in place of those of other tools, as Arrow writes them.
+    """
 
     def __init__(self) -> None:
         self.hidden = list[SideField]()
+        self.filled = False
 
     def read(self, message: JsonObject) -> Message:
         """Read the message."""
+        self.filled = None in {**message, "content": 0}.values()
         message = as_usual(message)
         stated = message.get("role")
         role = str(stated or "assistant")
@@ -367,6 +385,8 @@ class _MessageReader:
                     if key not in _NO_ARGUMENTS and value is not None:
                         rest[key] = value
             arguments = rest if arguments is None else arguments
+        if self.filled:
+            arguments = _without_nulls(arguments)
         holders = filter(is_object, map(call.get, HOLDERS))
         fields = self._beside(
             members,
