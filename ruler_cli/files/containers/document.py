@@ -101,6 +101,7 @@ def _known_path(text: bytes, start: int) -> tuple[str, ...]:
 class ListWriter(Writer):
     """Writes a list with a record on each line."""
 
+    form = "list"
     _between = b"[\n"
 
     def put(self, number: int, record: bytes) -> None:
@@ -116,9 +117,7 @@ class ListWriter(Writer):
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
-    endings = (".json",)
     takes_path = True
-    writes = ListWriter
 
     def __init__(self, source: Source, shape: DocumentShape) -> None:
         """Take the text, which is in a file and stays open."""
@@ -126,7 +125,7 @@ class Document(Container):
         self._source = source
         self._shape = shape
         self.unit = "item" if shape.steps else "object"
-        self.rewritable = shape.steps == ("[]",)
+        self.form = ListWriter.form if shape.steps == ("[]",) else ""
         self.may_hold_events = not shape.known
         if "{}" not in shape.steps:  # else a record is more than bytes of it
             self.fd = source.fd
