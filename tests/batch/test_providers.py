@@ -187,9 +187,7 @@ async def test_unclear(
     async with serving(overloaded) as busy, Providers() as providers:
         judge = JudgeSettings(f"{name}/m", api_base=busy.base, api_key=KEY)
         with pytest.raises(UnclearError):
-            await providers.for_judge(judge).create(
-                TAG, requests(name, 1), "f"
-            )
+            await providers.for_judge(judge).create(TAG, requests(name, 1), "f")
 
 
 @both
