@@ -99,6 +99,8 @@ def _checked(file: ConfigFile, content: Mapping[str, Any]) -> ConfigFile:
             raise UsageError(problem, remedy, place=file.name)
         values = {key.replace("-", "_"): item for key, item in table.items()}
         with _named_place(f"{file.name} [{header}]"):
+            if len(values) < len(table):
+                raise UsageError("an option is set twice", "leave one out")
             if name in _RESERVED:
                 raise UsageError("is a name of ruler's own", "choose another")
             if group == "judges":

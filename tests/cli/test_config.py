@@ -331,6 +331,7 @@ MISTAKES = {
     "[score]\nforce = true": " [score] force: is for one run; leave it out, and use --force",
     "[score]\nbudget = 3": " [score]: no such option: budget; use --max-cost USD",
     "[score]\nfallback = true": " [score]: no such option: fallback; use --escalate NAME",
+    "[score]\nmax-cost = 1\nmax_cost = 100": " [score]: an option is set twice; leave one out",
     "[[judges]]\nmodel = 'a'": ": judges is not a table; write [judges], and its settings below",
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
