@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.errors import UsageError
 from ruler_cli.runs.cluster import share_of
 from ruler_cli.runs.file import score
+from ruler_cli.settings.load import load_settings
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import Summary
 from tests.conftest import group
@@ -43,6 +45,16 @@ def test_limits_of_a_judge(
     )  # 40 requests at 6 a minute
     run_with(stage, ("one",), PoolSettings(concurrency=40, rpm=6), rpm=600)
     assert one.times[-1][0] - one.times[0][0] < 30
+
+
+def test_whole_numbers() -> None:
+    """A whole number that is a text is that number, however large; a blank question is refused."""
+    large = 1732900000123456789
+    for seed in (large, str(large)):
+        assert load_settings(config="none", seed=seed).ask.seed == large
+    assert load_settings(config="none", passes="2.0").ask.passes == 2
+    with pytest.raises(UsageError, match="question: is empty"):
+        load_settings(config="none", read="probability", question=" ")
 
 
 def test_shares_of_workers() -> None:
