@@ -18,6 +18,7 @@ NAMES = {
     f"{S} new/ {J}": "new/: is a directory; name a file in it, e.g. new/out.jsonl, or `-` for stdout",
     f"{S} folder {J}": "folder: is a directory; name a file in it, e.g. folder/out.jsonl, or `-` for stdout",
     f"{S} new/out.jsonl {J}": "create it with: mkdir -p new\n",
+    f"{S} in.jsonl/out.jsonl {J}": "cannot be written: Not a directory",
     f"{S} out.csv {J}": "out.csv: no .csv file is written; name it out.jsonl",
     f"{S} out.xlsx {J}": "name it out.jsonl",
     f"{S} out.csv.gz {J}": "name it out.jsonl",
@@ -84,6 +85,8 @@ MISSING = {
     "select inn.jsonl out.jsonl --where live": STDIN,
     "select scored.jsonl no/out.jsonl --where live": "create it with: mkdir -p no",
     "batch import inn.jsonl --ledger own.db": STDIN,
+    "batch import in.jsonl no-*.jsonl --ledger own.db": "no file matches",
+    "batch import in.jsonl --ledger none": "give its path",
     f"batch submit inn.jsonl {ASKED} --ledger own.db": STDIN,
     "config --config no.toml": "no.toml: no such file; check the path",
 }
