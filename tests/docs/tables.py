@@ -35,7 +35,8 @@ SIMULATED = {
     name: ROOT / "benchmarks" / "simulation" / f"{name}.md"
     for name in ("gains", "corrections")
 }
-"""The tables of `make simulate --markdown`, which takes minutes; benchmarks/README.md holds them unchanged."""
+"""The tables of `make simulate --markdown`, which takes minutes; docs/evidence.md holds them unchanged."""
+EVIDENCE = "docs/evidence.md"
 BENCHMARKS = "benchmarks/README.md"
 BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
@@ -428,7 +429,7 @@ def _family_of(path: Path) -> str:
 
 
 def with_simulated(text: str) -> str:
-    """Return benchmarks/README.md with the outputs of the simulation between its comments."""
+    """Return docs/evidence.md with the outputs of the simulation between its comments."""
     for name, path in SIMULATED.items():
         text = between(text, name, path.read_text(encoding="utf-8"))
     return text
@@ -437,10 +438,11 @@ def with_simulated(text: str) -> str:
 def check_benchmarks(report: Report) -> None:
     """Check the simulation's table, the cost of 100 million rollouts, and the rows that a page repeats."""
     text = read(BENCHMARKS)
-    if text != with_simulated(text):
+    evidence = read(EVIDENCE)
+    if evidence != with_simulated(evidence):
         names = " or ".join(SIMULATED)
         report.wrong.append(
-            f"{BENCHMARKS}: the tables between the marks {names} are not those of benchmarks/simulation"
+            f"{EVIDENCE}: the tables between the marks {names} are not those of benchmarks/simulation"
         )
     rows = table(text, projection.HEADING)
     if not rows:
@@ -451,10 +453,10 @@ def check_benchmarks(report: Report) -> None:
     report.wrong += [
         f"{BENCHMARKS}: {sentence}" for sentence in projection.wrong(rows)
     ]
-    for row in table(read("docs/scale.md"), "100 million rollouts"):
+    for row in table(read("docs/batch.md"), "100 million rollouts"):
         if row not in [whole[:-1] for whole in rows]:
             report.wrong.append(
-                f"docs/scale.md: the row {row[0]!r} is not as in {BENCHMARKS}"
+                f"docs/batch.md: the row {row[0]!r} is not as in {BENCHMARKS}"
             )
     report.done.append(
         f"{len(projection.COMPUTED)} rows on 100 million rollouts"
