@@ -74,7 +74,7 @@ def estimate(dump: str, options: Sequence[str]) -> dict[str, float | None]:
     result = json.loads(done.stdout)
     scale = ROLLOUTS / result["rollouts"]
     return {
-        name: _expected(result["estimate"][name], scale)
+        name: _expected(result[name], scale)
         for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd")
     }
 

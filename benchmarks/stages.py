@@ -196,7 +196,7 @@ def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
     counts["server_completion"] = reported["completion_tokens"] / requests
     estimate = printed(
         "ruler_cli", "check", source, "-m", _MODEL, "--ledger", "none", "--json"
-    )["estimate"]
+    )
     for part in ("prompt", "completion"):
         counts[part] = (
             estimate[f"{part}_tokens"]["expected"]

@@ -110,7 +110,7 @@ async def test_in_an_event_loop(server: JudgeServer) -> None:
         assert [judged.scores for judged in out] == TRUE
         assert (await anyio.to_thread.run_sync(scorer.summary)).scored == 3
     blocking = await anyio.to_thread.run_sync(Scorer(at(server)).__enter__)
-    judged = await asyncio.gather(*[blocking.score(one) for one in GROUPS])
+    judged = await asyncio.to_thread(blocking.score_all, GROUPS)
     assert [one.scores for one in judged] == TRUE
     with pytest.raises(UsageError, match="open in another event loop"):
         await anext(blocking.score_groups(GROUPS))

@@ -116,7 +116,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "name the endpoint with": partial(options, param="api_base=x"),
         "no.toml: no such file": partial(options, config="no.toml"),
         "price: '5' is not USD per million": partial(options, price="5"),
-        "has 2 values for 1 judge": partial(options, price=["1,2", "1,2"]),
+        "'1,2'] is not USD per million": partial(options, price=["1,2", "1,2"]),
         "is a pattern": partial(options, ledger="*.sqlite"),
         "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
@@ -136,10 +136,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "--passes: 0 is not 1 or more": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "no such option: fallback; use": partial(ScoreSettings, fallback=True),  # type: ignore[call-arg]  # as one may
-        "standardize: ": partial(
-            ScoreSettings, combine=CombineSettings(standardize=True)
-        ),
-        "is more than --passes": partial(
+        "is more than the passes": partial(
             ScoreSettings, combine=CombineSettings(min_passes=2)
         ),
         "leave out --set order=input": partial(
@@ -178,7 +175,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "not an http:// or https://": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "8000"))
         ),
-        "holds a name or password": partial(
+        "is not an http:// or https:// address": partial(
             scored, ScoreSettings(judge=JudgeSettings("x", "http://a:b@c/v1"))
         ),
         "judge offline: takes no parameters": partial(

@@ -209,7 +209,7 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
     assert (
         facts["groups"],
         facts["rollouts"],
-        facts["estimate"]["calls"]["expected"],
+        facts["calls"]["expected"],
     ) == (4, 8, 4)
     assert (
         ruler(

@@ -407,9 +407,7 @@ def test_estimates(ruler: Ruler, tmp_path: Path) -> None:
 def tokens_of(ruler: Ruler, model: str, *options: str) -> float:
     """Return the expected prompt tokens of a run."""
     done = ruler("check", "in.jsonl", "-m", model, "--json", *options)
-    expected: float = json.loads(done.stdout)["estimate"]["prompt_tokens"][
-        "expected"
-    ]
+    expected: float = json.loads(done.stdout)["prompt_tokens"]["expected"]
     return expected
 
 

@@ -25,9 +25,8 @@ from ruler_cli.scoring.criteria import (
     rubric_score,
     weighted,
 )
-from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.settings.rubric import other_scale
+from ruler_cli.settings.rubric import other_scale, rubric_of
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.values import values

@@ -120,7 +120,7 @@ def texts_of(
         for rubric in rubrics:
             group = Group("g", (Record(Line(1, 0, b""), (), rubric=rubric),))
             digests.append(session.digests(group))
-        return session.stats.summary, digests
+        return session.summary, digests
 
     return virtually(main)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,9 @@ import typer
 
 from ruler_cli.cli.messages import option_words, print_note, report_errors
 from ruler_cli.cli.safe_text import shell_word
-from ruler_cli.errors import RulerError, UnknownShapeError, UsageError
+from ruler_cli.errors import UnknownShapeError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.fields import SECTIONS, SettingError, unknown_setting
-from ruler_cli.settings.judges import UntrustedFileError
+from ruler_cli.settings.fields import SECTIONS, SettingError, refuse_unknown
 from ruler_cli.settings.load import (
     field_named,
     named_sources,
@@ -42,42 +41,31 @@ def running(
     ctx: typer.Context,
     *arguments: Any,
     resumes: bool = False,
-    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: (
-        None
-    ),
+    record: AbstractContextManager[object] | None = None,
 ) -> Iterator[Options]:
     """Yield the options of a command, whose errors are printed as one sentence.
 
-    For a command that `resumes`, another sentence names the command to go on with. `refused` is told of
-    options that are refused.
+    For a command that `resumes`, another sentence names the command to go on with. `record` sees how it ends.
     """
-    with report_errors():
-        warn_of_variables()
-        try:
-            options = options_of(ctx)
-        except RulerError as error:
-            refused(ctx.params, error)
-            raise
+    options = Options()
 
     def again(**more: Any) -> str:
         names = [word for word in arguments if isinstance(word, str)]
         return command_line(options, command_name(ctx), *names, **more)
 
     def resume() -> str:
+        if not resumes:
+            return ""
         lost = options.ledger_name == "none"
         how = "no reply is kept; to start again" if lost else "to resume"
         return f"{how}: {again()}"
 
-    with (
-        report_errors(resume if resumes else lambda: ""),
-        named_sources(options.origins),
-    ):
+    with report_errors(resume), record or nullcontext():
+        warn_of_variables()
+        options = options_of(ctx)
         try:
-            yield options
-        except UntrustedFileError as error:
-            allowed = again(config=error.file)
-            remedy = f"read it, and to allow it: {allowed}"
-            raise error.with_parts(remedy=remedy) from None
+            with named_sources(options.origins):
+                yield options
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse
 
@@ -106,8 +94,7 @@ def options_of(ctx: typer.Context) -> Options:
     for text in ctx.params.get("settings") or ():
         name, equals, value = text.partition("=")
         field = field_named(name, names)
-        if field not in names:
-            raise unknown_setting(name, names)
+        refuse_unknown((field,), names)
         if not equals:
             raise UsageError(
                 "is not NAME=VALUE", f"write {name}=VALUE", place="--set"
@@ -115,7 +102,7 @@ def options_of(ctx: typer.Context) -> Options:
         if field in typed:
             raise SettingError(field, "is set twice", "leave one out")
         typed[field] = value
-    return read_options(command_name(ctx), names, typed, ctx.params["config"])
+    return read_options(names, typed, ctx.params["config"])
 
 
 def warn_of_variables() -> None:
@@ -188,9 +175,9 @@ def score_command(options: Options, source: str) -> str:
 
 
 def print_file_note(options: Options, settings: ScoreSettings) -> None:
-    """Print what a run takes from the file, which may be somebody else's.
+    """Print what a run takes from the file, which may be somebody else's, and where that sends rollouts or a key.
 
-    If the run is quiet, only where that sends rollouts or a key.
+    If the run is quiet, only the latter.
     """
     file = options.file
     if file is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -17,16 +16,13 @@ from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns
 from ruler_cli.files.location import Location
 from ruler_cli.settings.fields import long_name, setting_of, texts
-from ruler_cli.settings.judges import judges_of, listed_prices
+from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.keys import hide_keys, without_secrets
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import JudgeSettings, ledger_path, price_of
+from ruler_cli.settings.models import JudgeSettings, ledger_path
 from ruler_cli.settings.options import Options
 from ruler_cli.settings.parameters import params_of
-from ruler_cli.types import shorten
 
-_VALUE = 36
-"""Characters of a value that are printed: three columns fit a terminal of 80."""
 _JUDGE_FACTS = (
     "via",
     "price",
@@ -110,9 +106,9 @@ def _facts(ctx: Any, options: Options, *, every: bool) -> dict[str, Any]:
         fact = {"value": value, "from": origin.place}
         if every:
             fact["help"] = setting_of(name).help
-        stated = value not in (None, False, [])
-        named = name in names or origin.rank
-        if every or (stated and named):
+        if every or (
+            value not in (None, False, []) and (name in names or origin.rank)
+        ):
             shown[long_name(name)] = fact
     judges = judges_of(options) if "model" in names else []
     file = options.file
@@ -134,21 +130,16 @@ def public_value(name: str, options: Options) -> Any:
     if name == "model":
         value = [*texts(value)]
     elif name == "ledger":
-        value = options.ledgers or [str(ledger_path(""))]
+        value = value or [str(ledger_path(""))]
     elif name == "params":
         value = _params(params_of(value or {}))
-    elif name == "price":
-        value = [*map(_price, listed_prices(options))]
+    elif name == "price" and value:
+        value = f"{value[0]:g},{value[1]:g}"
     elif name == "api_base" and value:
         value = Location(value).public
     elif not isinstance(value, int | float | tuple | list | None):
         value = str(options.origin(name).value or value)
     return without_secrets(value)
-
-
-def _price(value: Any) -> str:
-    prompt, completion = price_of(value)
-    return f"{prompt:g},{completion:g}"
 
 
 def _params(params: Mapping[str, Any]) -> list[str]:
@@ -171,32 +162,26 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
         "key_set": key and bool(os.environ.get(key)),
         "params": _params(judge.params),
         **{name: getattr(judge, name) for name in _JUDGE_FACTS},
-        "from": f"{file.name} [judges.{judge.name}]"
-        if file and judge.name
-        else None,
+        "from": file and judge.name and f"{file.name} [judges.{judge.name}]",
     }
 
 
 def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for a terminal."""
-    missing = "no ruler.toml here, and no [tool.ruler] in a pyproject.toml"
+    missing = "no ruler.toml here"
     yield f"file: {facts['file']}" if facts["file"] else missing
     rows = [[facts["command"], "value", "from", ""]]
     for name, option in facts["options"].items():
         value = one_line(_text(option["value"]))
-        if sys.stdout.isatty():  # a program wants it whole
-            value = shorten(value, _VALUE)
-        help_text = option.get("help", "")
-        rows.append([name, value, option["from"], help_text])
+        rows.append([name, value, option["from"], option.get("help", "")])
     yield ""
     yield from columns(rows)
     for judge in facts["judges"]:
         yield ""
-        place = f" ({judge['from']})" if judge["from"] else ""
-        yield f"judge {judge['name']}{place}"
-        for name, value in judge.items():
-            if name not in ("name", "from") and value not in (None, []):
-                yield f"  {name:<12}{_text(value)}"
+        name, place = judge.pop("name"), judge.pop("from")
+        yield f"judge {name}" + (f" ({place})" if place else "")
+        shown = [(f"  {key}", _text(value)) for key, value in judge.items()]
+        yield from columns([row for row in shown if row[1]])
     if facts["named_judges"]:
         yield ""
         yield f"judges of the file: {_text(facts['named_judges'])}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ruler_cli.cli.safe_text import parse_key, printable_key
+from ruler_cli.cli.safe_text import one_line, visible
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import shorten
@@ -26,13 +26,11 @@ class KeySearch:
         """True for a group with the key as it is, as ruler prints it, or as a page shortens it."""
         from ruler_cli.results.identity import group_name
 
-        if self._key is None:
-            return False
-        names = (key, group_name(key))
-        matched = self._key == key or parse_key(self._key) in names
+        printed = one_line(visible(key))
+        matched = self._key in (key, printed, group_name(key))
         self._matched = self._matched or matched
         if len(self._keys) < _COMPARED:
-            self._keys.append(key[: _LONGEST + 1])
+            self._keys.append(shorten(printed, _LONGEST))
         return matched
 
     def refuse_unknown(self) -> None:
@@ -40,19 +38,14 @@ class KeySearch:
         if self._key is None or self._matched:
             return
         remedy = see_check(self.name)
-        near = nearest(self._key, self._keys)
+        key = shorten(one_line(visible(self._key)), _LONGEST)
+        near = nearest(key, self._keys)
         if near:
-            remedy = f"the nearest is {_quoted(near)}"
-        problem = f"{self.name}: there is no group {_quoted(self._key)}"
+            remedy = f"the nearest is `{near}`"
+        problem = f"{self.name}: there is no group `{key}`"
         raise UsageError(problem, remedy)
 
 
 def see_check(name: str) -> str:
     """Return the advice for a file without a group."""
     return f"`ruler check {name}` says how groups are found"
-
-
-def _quoted(key: str) -> str:
-    """Write a key in a sentence, as `--group` takes it."""
-    text = printable_key(key)
-    return f"`{shorten(text, _LONGEST)}`"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,8 +11,8 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.options import takes
-from ruler_cli.cli.safe_text import one_line, print_json, safe
-from ruler_cli.cli.units import Row, columns, count, rows, size
+from ruler_cli.cli.safe_text import print_facts, print_json, safe
+from ruler_cli.cli.units import count, short
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
@@ -29,22 +28,6 @@ Example: ruler ledger stats
 """
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 _DAY = 86400.0
-_STATS = """
-ledger: {ledger}
-size: {used}, {total:row}
-from: {first} to {last}
-"""
-_MODEL = """
-{model}: {rows}; {prompt_tokens!s} prompt and {completion_tokens!s} completion tokens, {price}
-"""
-_STATUS = {
-    "answer": "replies",
-    "truncated": "cut off",
-    "refusal": "refused",
-    "odd": "no usable answer",
-    "fault": "failed for good",
-}
-"""Words for the kinds of stored rows, as `--json` has them."""
 
 
 @app.command("path", cls=SectionedCommand)
@@ -82,45 +65,30 @@ def stats(
         file = required_ledger_path(options)
         with Ledger(file, make=False) as opened:
             totals = opened.stats()
-        models, lines = [], list[Row]()
+        models = []
         for model in totals.models:
-            usage, price = model.usage, model_info(model.model).price
-            cost = price and price.of(usage)
+            usage = model.usage
+            price = model_info(model.model).price
             figures = {
                 "model": model.model,
                 "rows": dict(model.rows),
                 "prompt_tokens": usage.prompt,
                 "completion_tokens": usage.completion,
                 "cached_tokens": usage.cached,
-                "cost_usd": cost,
+                "cost_usd": price and price.of(usage),
             }
             models.append(figures)
-            worth = (
-                "price unknown"
-                if cost is None
-                else f"${cost:.2f} at list price"
-            )
-            kinds = {
-                _STATUS.get(kind, kind): amount
-                for kind, amount in model.rows.items()
-            }
-            lines += rows(_MODEL, {**figures, "rows": kinds, "price": worth})
         facts = {
             "ledger": str(file),
             "bytes": totals.size,
             "first": iso(totals.first),
             "last": iso(totals.last),
             "rows": totals.rows,
-            "models": models,
         }
         if options.as_json:
-            print_json(facts)
+            print_json({**facts, "models": models})
             return 0
-        number = sum(totals.rows.values())
-        head = rows(
-            _STATS, {**facts, "used": size(totals.size), "total": number}
-        )
-        print_table([*head, *lines])
+        print_facts(facts | {str(m.pop("model")): m for m in models})
         if not models:
             typer.echo("it is empty")
         return 0
@@ -153,7 +121,9 @@ def clear(
             if not options.yes:
                 number, used = opened.measure(older)
                 age = "" if days is None else f" older than {days:g} days"
-                what = f"{count(number, 'row')}{age} ({size(used)}) from {file}"
+                what = (
+                    f"{count(number, 'row')}{age} ({short(used)}B) from {file}"
+                )
                 if sys.stdin is None or not sys.stdin.isatty():
                     remedy = (
                         "use --yes, since stdin is not a terminal to ask on"
@@ -166,14 +136,9 @@ def clear(
             left = opened.stats().size
         removed = count(number, "row")
         typer.echo(
-            f"removed {removed} from {safe(str(file))}, now {size(left)}"
+            f"removed {removed} from {safe(str(file))}, now {short(left)}B"
         )
         return 0
-
-
-def print_table(lines: Iterable[Row]) -> None:
-    """Print rows as a table on stdout."""
-    typer.echo("\n".join(map(one_line, columns(list(lines)))))
 
 
 def required_ledger_path(options: Options) -> Path:

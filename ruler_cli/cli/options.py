@@ -175,7 +175,7 @@ def options_of_command(callback: Any) -> list[Any]:
             str,
             "--config",
             metavar="FILE|none",
-            help="Defaults of options, and named judges.  [default: ruler.toml, else [tool.ruler] in pyproject.toml]",
+            help="Defaults of options, and named judges.  [default: ruler.toml]",
             rich_help_panel="Other",
         )
     )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from ruler_cli.cli.messages import (
-    print_note,
-    print_stderr,
-)
+from ruler_cli.cli.messages import print_note, print_stderr
 from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import count, short, usd
 from ruler_cli.files.location import Location
@@ -24,6 +22,7 @@ from ruler_cli.types import (
     Status,
     Summary,
     answer_sentence,
+    shorten,
     wait_sentence,
 )
 
@@ -35,10 +34,13 @@ _NAMED = 20
 """Problems, and groups not scored, that are named one by one; the rest is counted."""
 _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
+_BAR_INTERVAL = 0.1
+"""Seconds between two drawings of a bar."""
 _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
 _UNIT = "group"
-_BETWEEN = ", "
+_CLEAR = "\r\x1b[K"
+"""Clears the line of a terminal."""
 
 
 class Problems:
@@ -82,9 +84,9 @@ class Console(Observer):
         self._unscored = Problems("groups not scored", self._print)
         self._printed = set[str]()
         self._waits_for = set[str]()
-        self._bar: tqdm[Any] | None = None
         self._began = self._last = time.monotonic()
         self._total: int | None = None
+        self._status: Status | None = None
         self.summary = Summary()
         """The counts of the run, as they are known by now."""
 
@@ -109,41 +111,56 @@ class Console(Observer):
             self._unscored.add(f"group {group} not scored ({kind}): {why}")
 
     def started(self, groups: int | None) -> None:
-        """Note the number of groups, and draw the bar in mode `bar`."""
+        """Note the number of groups."""
         self._total = groups
         self._began = time.monotonic()
-        if self._mode == "bar" and self._bar is None:
-            self._bar = _bar(groups)
 
     def advanced(self, summary: Summary) -> None:
-        """Move the bar; tqdm draws it a few times a second at most."""
+        """Draw the bar again, a few times a second at most."""
         self.summary = summary
-        if self._bar is not None:
-            self._bar.initial = (
-                summary.kept
-            )  # cached groups are no part of the rate
-            self._bar.update(summary.groups - self._bar.n)
+        if self._mode == "bar" and self._due(_BAR_INTERVAL):
+            columns = shutil.get_terminal_size().columns
+            _write(_CLEAR + self._line(columns - 1))
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Draw the bar again, or print a line every 30 seconds."""
+        self._status = status
         self.advanced(summary)
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.set_postfix_str(_facts(summary, status, _room(self._bar)))
-        elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
-            from tqdm import tqdm
+        if self._mode == "log" and self._due(_LOG_INTERVAL):
+            print_note(self._line().strip())
 
+    def _due(self, interval: float) -> bool:
+        """Return whether a line is to be shown again."""
+        now = time.monotonic()
+        due = now - self._last >= interval
+        if due:
             self._last = now
-            line = tqdm.format_meter(
-                summary.groups,
+        return due
+
+    def _line(self, columns: int | None = None) -> str:
+        """Return the state of the run in a line; of a bar facts are left out, the last first, until it fits."""
+        from tqdm import tqdm
+        from tqdm.utils import disp_len
+
+        facts = []
+        if self._status is not None:
+            facts = _facts(self.summary, self._status, columns)
+        while True:
+            line: str = tqdm.format_meter(
+                self.summary.groups,
                 self._total or 0,
-                now - self._began,
-                ncols=0,
+                time.monotonic() - self._began,
+                ncols=0 if columns is None else None,
                 unit=_UNIT,
-                initial=summary.kept,
-                postfix=_facts(summary, status),
+                initial=self.summary.kept,
+                postfix=", ".join(facts),
             )
-            print_note(line.strip())
+            if columns is None or disp_len(line) <= columns or not facts:
+                return line
+            fact, colon, _ = facts.pop().partition(": ")
+            # the last one is a wait: without its reason it may fit
+            if colon and not facts:
+                facts.append(fact)
 
     def waiting(self, judge: str, why: str, seconds: float) -> None:
         """Warn of a wait for a judge when it begins; the progress lines have it later."""
@@ -171,9 +188,8 @@ class Console(Observer):
 
     def close(self) -> None:
         """Remove the bar and print how many problems were not named."""
-        if self._bar is not None:
-            self._bar.close()
-        self._bar = None
+        if self._mode == "bar":
+            _write(_CLEAR)
         self._unreadable.close()
         self._unscored.close()
 
@@ -186,71 +202,29 @@ class Console(Observer):
     def _print(
         self, text: str, print_: Callable[[str], None] = print_note
     ) -> None:
-        """Print a sentence above the bar."""
-        if self._bar is not None:
-            self._bar.clear()
+        """Print a sentence in the place of the bar."""
+        if self._mode == "bar":
+            _write(_CLEAR)
         print_(text)
-        if self._bar is not None:
-            self._bar.refresh()
 
 
-class _Terminal:
-    """stderr for a bar: a terminal that is gone must not end the run."""
-
-    def write(self, text: str) -> None:
-        """Write a text."""
-        with suppress(OSError):  # it may be gone
-            sys.stderr.write(text)
-
-    def flush(self) -> None:
-        """Write what is buffered."""
-        with suppress(OSError):  # it may be gone
-            sys.stderr.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return anything else of stderr: its encoding, its number."""
-        return getattr(sys.stderr, name)
+def _write(text: str) -> None:
+    """Write to a terminal, which may be gone: that must not end the run."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
-def _bar(groups: int | None, **settings: Any) -> tqdm[Any]:
-    """Return a bar that is removed at its end, as wide as the terminal."""
-    from tqdm import tqdm
-
-    counts = "{n_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]{bar}"
-    return tqdm(
-        total=groups,
-        unit=_UNIT,
-        file=_Terminal(),
-        dynamic_ncols=True,
-        smoothing=0,  # the mean rate, without what `initial` counts
-        leave=False,
-        bar_format=counts if groups is None else None,
-        **settings,
-    )
-
-
-def _room(bar: tqdm[Any]) -> float:
-    """Return the columns for facts beside a bar of ten cells."""
-    parts = bar.format_dict
-    columns = parts["ncols"]
-    if columns is None:
-        return math.inf
-    # without a width tqdm draws ten cells, which are blank if the number of groups is not known
-    bare = bar.format_meter(**{**parts, "ncols": None, "postfix": ""})
-    return int(columns) - len(bare.rstrip()) - len(_BETWEEN)
-
-
-def _facts(summary: Summary, status: Status, room: float = math.inf) -> str:
-    """Return the facts beside the bar, the most important first; one for which there is no room is left out."""
-    failed = sum(summary.failed.values())
-    seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
+def _facts(summary: Summary, status: Status, columns: int | None) -> list[str]:
+    """Return the facts of a run, the most important first; on a terminal the reason of a wait is shortened."""
     why = one_line(hide_keys(str(status.why)))
+    if columns is not None:
+        why = shorten(why, columns // 3)
+    seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
+    failed = sum(summary.failed.values())
     requests = count(round(status.requests_per_minute), "request")
-    waiting = f"waiting{seconds}: {why}"
-    if len(waiting) > room:
-        waiting = f"waiting{seconds}"
     facts = {
-        waiting: why,
+        f"waiting{seconds}: {why}": why,
         f"{status.in_flight} of {status.limit} calls in flight": status.limit,
         usd(summary.cost_usd or 0): summary.cost_usd,
         f"{failed} failed": failed,
@@ -259,15 +233,14 @@ def _facts(summary: Summary, status: Status, room: float = math.inf) -> str:
         f"{requests}/min": status.requests_per_minute,
         f"{short(status.tokens_per_minute)} tokens/min": status.tokens_per_minute,
     }
-    line = ""
-    for fact, value in facts.items():
-        longer = f"{line}{_BETWEEN}{fact}" if line else fact
-        if value and len(longer) <= room:
-            line = longer
-    return line
+    return [fact for fact, value in facts.items() if value]
 
 
 def group_counter() -> tqdm[Any]:
     """Return a bar that counts groups on a terminal, each with `update`; it is removed at the end."""
+    from tqdm import tqdm
+
     drawn = sys.stderr is not None and sys.stderr.isatty()
-    return _bar(None, delay=_COUNTER_DELAY, disable=not drawn)
+    return tqdm(
+        unit=_UNIT, leave=False, delay=_COUNTER_DELAY, disable=not drawn
+    )

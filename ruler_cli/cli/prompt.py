@@ -22,7 +22,6 @@ from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.fields import SettingError
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import printable
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 
 
 @takes(
-    *("group", "pass_", "window", "reward", "outcome"),
-    *REQUEST_OPTIONS,
-    settings=REQUEST_SETTINGS,
+    *("group", "reward", "outcome"), *REQUEST_OPTIONS, settings=REQUEST_SETTINGS
 )
 def command(
     ctx: typer.Context,
@@ -42,8 +39,8 @@ def command(
 ) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
-    For a panel this is the request to the first judge. If a group takes more than one request, stderr says
-    which one this is.
+    It is the first one: to the first judge of a panel, of the first pass and window. `ruler batch export` writes
+    all of them.
 
     Example: ruler prompt rollouts.jsonl --group task-17
 
@@ -70,11 +67,8 @@ def command(
 
         settings = score_settings(options, source)
         judge = settings.judge
-        number, window = options.pass_, options.window
         ask = with_picture_support(settings.ask_of(judge), judge)
         ask = replace(ask, context_tokens=model_of(judge).context)
-        if ask.ask == "group":
-            ask = replace(ask, passes=max(ask.passes, number))
         chosen = _group(settings.input, options.group)
         layout = build_layout(chosen, ask)
         name = f"group {chosen.key!r}"
@@ -82,7 +76,7 @@ def command(
         if not layout.distinct:
             problem = f"{name}: {error.reason}"
             raise UsageError(problem, place=Location(source).shown)
-        parts = requests_of_pass(layout, ask, number - 1)
+        parts = requests_of_pass(layout, ask, 0)
         if not parts:
             long = " is too long" if error.kind == "too_long" else ""
             print_note(
@@ -90,28 +84,11 @@ def command(
             )
             shown = layout.all[:1] if ask.ask == "each" else layout.all
             parts = [RequestPart(0, 0, tuple(shown))]
-        windows = len(parts)
-        passes = pass_count(layout, ask, windows)
-        if number > passes:
-            raise SettingError(
-                "pass_", f"{name} has {count(passes, 'pass')}", value=number
-            )
-        if window > windows:
-            raise SettingError(
-                "window", f"{name} has {count(windows, 'window')}", value=window
-            )
-        if passes * windows > 1:
-            what = f"pass {number} of {passes}, window {window} of {windows}"
-            if ask.ask == "each":
-                what = (
-                    f"rollout {window} of {windows}; --window N prints another"
-                )
-            print_note(f"{name}: {what}")
-        request, *others = requests_about(layout, ask, parts[window - 1])
-        if others:
-            print_note(
-                f"{name}: the first of {count(1 + len(others), 'request')}"
-            )
+        request, *others = requests_about(layout, ask, parts[0])
+        passes = pass_count(layout, ask, len(parts))
+        number = passes * len(parts) * (1 + len(others))
+        if number > 1:
+            print_note(f"{name}: the first of {count(number, 'request')}")
         if request.questions:
             typer.echo(safe(typed_body(judge, request).decode()))
             return 0

@@ -27,7 +27,7 @@ def show(
     """Write the group of a file, its rollouts the best first."""
     text: GroupText = shown.kept
     group = shown.first
-    terminal.show(_rule(f"group {terminal.key(group.key)}"))
+    terminal.show(_rule(f"group {terminal.foreign(group.key)}"))
     place = f"{source}, number {shown.number} in the file"
     facts = [("in", place), ("figures", _figures(group))]
     terminal.show(terminal.facts(facts, figures=BAD if group.failed else ""))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,11 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli.messages import (
-    exit_code_of,
-    hide_keys_of,
-    print_note,
-)
+from ruler_cli.cli.messages import exit_code_of, hide_keys_of, print_note
 from ruler_cli.errors import (
     InterruptedRun,
     OutputError,
@@ -30,7 +24,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.files.location import Location
 from ruler_cli.settings.fields import long_name
-from ruler_cli.settings.options import Options, Origin
+from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary, iso, readable
 
 if TYPE_CHECKING:
@@ -46,34 +40,22 @@ _INTERRUPTED = str(InterruptedRun(0))
 class RunRecord:
     """The file of `--summary`: what runs, by which settings, and how it ended. A context around the command.
 
-    The file is written when the run begins, without an exit code, and again at every end of the command. A
-    pipe, a device and stdout get the second alone. Nothing is written without the option.
+    The file is written when the run begins, without an exit code, and again at every end of the command, if only its
+    options are refused. A pipe, a device and stdout get the second alone. Nothing is written without the option.
     """
 
-    def __init__(self, options: Options, source: str, output: str) -> None:
-        """UsageError if no summary can have the name of the file."""
-        self._options = options
+    def __init__(
+        self, name: str | None, source: str, output: str, *, force: bool
+    ) -> None:
+        """Take the name of the file, and what INPUT and OUTPUT are; `force` replaces a file of another kind."""
+        self._place = None if name is None else Location(name)
         self._output = Location(output)
+        self._force = force
+        self._files = [source, output, f"{output}.partial"]
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""
-        self._facts: dict[str, Any] = {}
-        self._place: Location | None = None
-        if options.summary is None:
-            return
-        from ruler_cli.cli.config import public_value
-        from ruler_cli.files.marks import refuse_foreign
-
-        self._place = Location(str(options.summary))
-        _refuse_summary(self._place, source, output, options)
-        refuse_foreign(self._place, "summary", force=options.force)
-        settings = {}
-        for name, origin in options.origins.items():
-            settings[long_name(name)] = {
-                "value": public_value(name, options),
-                "from": origin.place,
-            }
-        self._facts = {
+        self._facts: dict[str, Any] = {
             "version": 4,
             "ruler": __version__,
             "input": Location(source).public,
@@ -82,26 +64,72 @@ class RunRecord:
             "started_at": iso(time.time()),
             "ended_at": None,
             "exit_code": None,
-            "settings": settings,
+            "settings": {},
             "judges": [],
         }
 
-    def begin(self, settings: ScoreSettings, console: Console) -> None:
-        """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
-        if self._place is None:
-            return
-        from ruler_cli.cli.config import judge_facts
+    def __enter__(self) -> Self:
+        """Raise UsageError if no summary can have the name of the file."""
+        place = self._place
+        if place is None:
+            return self
+        from ruler_cli.files.marks import refuse_foreign
 
+        self._place = None  # a file that is refused is not written
+        option = f"--summary {place.public}"
+        if place.stream and self._output.stream:
+            raise UsageError("stdout holds the records", place=option)
+        if Path(place.name).is_dir():
+            raise UsageError("is a directory", "name a file", place=option)
+        self._refuse_files(place)
+        refuse_foreign(place, "summary", force=self._force)
+        self._place = place
+        return self
+
+    def _refuse_files(self, place: Location) -> None:
+        """Raise UsageError if the summary, or the file in which it is made, is another one of the run."""
+        for file in self._files:
+            same = Location(file).same
+            if file != "-" and (
+                same(place.name) or same(f"{place.name}.partial")
+            ):
+                self._place = None
+                raise UsageError(
+                    "is another file of this run",
+                    "give it a name of its own",
+                    place=f"--summary {place.public}",
+                )
+
+    def begin(
+        self, settings: ScoreSettings, options: Options, console: Console
+    ) -> None:
+        """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
+        place, self._place = self._place, None
+        if place is None:
+            return
+        from ruler_cli.cli.config import judge_facts, public_value
+
+        self._files += [
+            str(options.failed or f"{self._output.name}.failed.jsonl"),
+            *options.ledger,
+        ]
+        self._refuse_files(place)
+        self._place = place
         self._console = console
+        for name, origin in options.origins.items():
+            self._facts["settings"][long_name(name)] = {
+                "value": public_value(name, options),
+                "from": origin.place,
+            }
         for judge in settings.judges:
-            facts = judge_facts(judge, self._options)
+            facts = judge_facts(judge, options)
             self._facts["judges"].append(
                 {name: facts[name] for name in _OF_JUDGES}
             )
-        if _is_stream(self._place):
+        if _is_stream(place):
             return
         try:
-            self._write(self._place, Summary())
+            self._write(place, Summary())
         except OutputError as error:
             self._place = None
             raise UsageError(str(error)) from None
@@ -131,9 +159,6 @@ class RunRecord:
         with suppress(OutputError):
             self.end(code, _INTERRUPTED)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -158,12 +183,11 @@ class RunRecord:
         content = orjson.dumps(
             facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
         )
-        force = self._options.force
         option = f"--summary {place.public}"
         try:
             with (
                 system_errors("written", OutputError, place=option),
-                create_file(place, "summary", force=force) as file,
+                create_file(place, "summary", force=self._force) as file,
             ):
                 file.stream.write(content)
                 file.commit()
@@ -187,39 +211,5 @@ def _reason(error: BaseException | None) -> str | None:
 
 def _is_stream(place: Location) -> bool:
     """Return whether a place is stdout, a pipe or a device."""
-    from ruler_cli.files.output import is_device
-
     path = Path(place.name)
-    special = place.stream or is_device(path)
-    return special or (path.exists() and not path.is_file())
-
-
-def _refuse_summary(
-    place: Location, source: str, output: str, options: Options
-) -> None:
-    """Raise UsageError if the summary would be another file of the run, or stand among the records."""
-    wrong = partial(UsageError, place=f"--summary {place.public}")
-    if place.stream and output == "-":
-        raise wrong("stdout holds the records", "give a file")
-    if Path(place.name).is_dir():
-        raise wrong("is a directory", "name a file in it")
-    failed = options.failed or output.rstrip("/") + ".failed.jsonl"
-    files = (source, output, output + ".partial", str(failed), *options.ledgers)
-    for file in files:
-        # the second is where it is written until it is whole
-        for name in (place.name, f"{place.name}.partial"):
-            if file != "-" and Location(file).same(name):
-                remedy = "give it a name of its own"
-                raise wrong("is another file of this run", remedy)
-
-
-def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
-    """Write the summary of a command line of `score` that is refused, given the words of its options."""
-    if words["summary"] is not None:
-        with suppress(RulerError, OSError):
-            typed = {"summary": Origin(value=words["summary"])}
-            if words["force"]:
-                typed["force"] = Origin(value=True)
-            options = Options(typed)
-            record = RunRecord(options, words["source"], words["output"])
-            record.end(error.exit_code, str(error))
+    return place.stream or (path.exists() and not path.is_file())

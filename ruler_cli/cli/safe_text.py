@@ -6,12 +6,13 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 import typer
 
+from ruler_cli.cli.units import columns, in_words
 from ruler_cli.errors import UsageError
 from ruler_cli.types import readable
 
@@ -24,9 +25,6 @@ UNSEEN = re.compile(
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 """Characters without a width of their own on a terminal, e.g. joiners and variation selectors."""
-_ESCAPED = re.compile(
-    r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))"
-)
 
 
 def safe(text: str) -> str:
@@ -72,34 +70,6 @@ def escape(character: str) -> str:
     return f"\\U{code:08x}"
 
 
-def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
-    """Return a group's key as it is printed, and as `--group` takes it back; no two keys look alike.
-
-    A key with a character that is unseen, or that the terminal does not have by `has`, becomes `$'…'`,
-    which bash, zsh and ksh turn back into the key.
-    """
-
-    def plain(text: str) -> bool:
-        return text.isprintable() and visible(text) == text and has(text)
-
-    if key and plain(key) and key == key.strip() and not key.startswith("$'"):
-        return key
-    characters = []
-    for character in key:
-        as_it_is = plain(character) and character not in "\\'"
-        characters.append(character if as_it_is else escape(character))
-    return f"$'{''.join(characters)}'"
-
-
-def parse_key(text: str) -> str:
-    """Return the key of a text of `printable_key`; text that is not `$'…'` is the key itself."""
-    if len(text) < 3 or not (text.startswith("$'") and text.endswith("'")):
-        return text
-    return _ESCAPED.sub(
-        lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1]
-    )
-
-
 def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:
     """Print a JSON value on stdout, with escapes of JSON for all that a terminal cannot show.
 
@@ -118,6 +88,15 @@ def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:
         comma = "," if i else ""
         typer.echo(f"{comma}\n    {_json_text(group)}".encode(), nl=False)
     typer.echo(b"\n  ]\n}")
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print figures as a table of names and words on stdout."""
+    rows = []
+    for name, value in facts.items():
+        if words := in_words(value):
+            rows.append((name, words))
+    typer.echo("\n".join(map(one_line, columns(rows))))
 
 
 def _json_text(value: Any, option: int = 0) -> str:

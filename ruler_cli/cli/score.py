@@ -23,7 +23,7 @@ from ruler_cli.cli.command import (
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import SCORE_OPTIONS, SCORE_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.run_record import RunRecord, record_refusal
+from ruler_cli.cli.run_record import RunRecord
 from ruler_cli.cli.signals import run_interruptible, unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import (
@@ -70,14 +70,15 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. Run it again to resume.
     """
-    with running(
-        ctx, source, output, resumes=True, refused=record_refusal
-    ) as options:
-        return _run(options, source, output)
+    record = RunRecord(
+        ctx.params["summary"], source, output, force=ctx.params["force"]
+    )
+    with running(ctx, source, output, resumes=True, record=record) as options:
+        return _run(options, source, output, record)
 
 
-def _run(options: Options, source: str, output: str) -> int:
-    with unwind_on_signal(), RunRecord(options, source, output) as record:
+def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
+    with unwind_on_signal():
         settings = score_settings(options, source, output)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
@@ -103,25 +104,21 @@ def _report(
     if shown or stopped is not None:
         print_note(*_endings(settings, result))
     if shown:
-        written = result.whole and not Location(settings.output).stream
-        parts = (
-            [f"written to {Location(settings.output).shown}"] if written else []
-        )
-        if stopped is None and (
-            following := _next_command(settings, options, result)
-        ):
+        parts = []
+        if result.whole and not Location(settings.output).stream:
+            parts.append(f"written to {Location(settings.output).shown}")
+        following = _next_command(settings, options, result)
+        if following and stopped is None:
             parts.append(f"next: {following}")
         if parts:
             print_note("; ".join(parts))
+    if isinstance(stopped, NoUsableReply):
+        leave = ("summary", "progress", "on_failure")
+        more = {"debug": True, "limit": stopped.first}
+        source = settings.input.source
+        shows = command_line(options, "score", source, "-", leave=leave, **more)
+        stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
     if stopped is not None:
-        if isinstance(stopped, NoUsableReply):
-            leave = ("summary", "progress", "on_failure")
-            more = {"debug": True, "limit": stopped.first}
-            source = settings.input.source
-            shows = command_line(
-                options, "score", source, "-", leave=leave, **more
-            )
-            stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
         raise stopped
     # a shard may have no group
     empty = not summary.groups and settings.input.shard is None
@@ -144,20 +141,21 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
         return
     source = settings.input.source
     special = source == "-" or source.startswith(("/dev/", "/proc/"))
-    shares = "shares all of INPUT among its workers"
-    keeps = "its workers keep replies in the ledger"
-    for wrong, problem, remedy in (
-        (settings.input.shard, shares, "leave out --shard"),
-        (
-            special or Path(source).is_fifo(),
-            "its workers cannot read stdin",
-            "give INPUT as a file",
-        ),
-        (settings.ledger is None, keeps, "leave out --ledger none"),
-        (find_spec("ray") is None, "Ray is not installed", "pip install ray"),
-    ):
-        if wrong:
-            raise UsageError(problem, remedy, place="--engine ray")
+    problem = remedy = ""
+    if settings.input.shard:
+        problem = "shares all of INPUT among its workers"
+        remedy = "leave out --shard"
+    elif special or Path(source).is_fifo():
+        problem = "its workers cannot read stdin"
+        remedy = "give INPUT as a file"
+    elif settings.ledger is None:
+        problem = "its workers keep replies in the ledger"
+        remedy = "leave out --ledger none"
+    elif find_spec("ray") is None:
+        problem = "Ray is not installed"
+        remedy = "pip install ray"
+    if problem:
+        raise UsageError(problem, remedy, place="--engine ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
     if ":" in address:  # `auto` and the like are Ray's
         _ask_ray(address)
@@ -221,7 +219,7 @@ def _judge_here(
         shared = sys.stdout is not None and sys.stdout.isatty()
         progress = "log" if shared else progress
     with closing(Console(progress, settings.input.source)) as console:
-        record.begin(settings, console)
+        record.begin(settings, options, console)
         main = partial(run or score, settings, console)
         return run_interruptible(main, record.interrupted)
 
@@ -272,21 +270,18 @@ def _next_command(
 ) -> str:
     """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
     summary = result.summary
+    failed = summary.failed
     output = Location(settings.output)
     source = settings.input.source
-    if summary.unanswered and (number := _open_requests(settings)):
-        print_note(
-            f"{count(number, 'request')} of this ledger are in open batches"
-        )
+    if summary.unanswered and _open_requests(settings):
         return ledger_command(options, "batch collect")
     # after a run in place the groups that were dropped are in another file
     in_place = settings.on_failure == "drop" and output.same(source)
-    failed = any(map(summary.failed.get, _ASKED_AGAIN)) and not in_place
-    if failed and settings.ledger is not None:
+    if settings.ledger is not None and not in_place:
         again = partial(command_line, options, "score", source, settings.output)
-        if summary.failed.get("reply") and not options.debug:
+        if failed.get("reply") and not options.debug:
             return again(debug=True)
-        if not summary.unanswered:
+        if any(map(failed.get, _ASKED_AGAIN)) and not summary.unanswered:
             return again(retry_failed=True)
     file = output.local and Path(settings.output).is_file()
     if not summary.scored or settings.input.shard is not None or not file:

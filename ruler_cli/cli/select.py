@@ -11,7 +11,7 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.options import RECORD_OPTIONS, RECORD_SETTINGS, Scored, takes
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
-from ruler_cli.cli.units import lines
+from ruler_cli.cli.units import count, lines
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 _LEFT_OUT = """
 {unscored:group} without a score left out
 {unreadable:line} not readable
-"""
-_KEPT = """
-{kept groups!s} of {groups:group}, {kept rollouts!s} of {rollouts:rollout} kept
-"""
-_PAIRS = """
-pairs written: {0.pairs!s}, from {groups:group}
-groups without a pair: {0.no_pair}
-rollouts that cannot be written: {0.left_out}
+{0.no_pair:group} without a pair
+{0.left_out:rollout} that cannot be written
 """
 
 
@@ -121,10 +115,12 @@ def _run(options: Options, source: str, output: str) -> int:
         )
     console.close()
     counts = selector.counts
-    written = (
-        lines(_KEPT, counts) if pairs is None else lines(_PAIRS, counts, pairs)
-    )
-    console.note("; ".join([*written, *lines(_LEFT_OUT, counts)]))
+    groups = count(counts["groups"], "group")
+    rollouts = count(counts["rollouts"], "rollout")
+    kept = f"{counts['kept groups']} of {groups}, {counts['kept rollouts']} of {rollouts} kept"
+    if pairs is not None:
+        kept = f"{count(pairs.pairs, 'pair')} written, from {groups}"
+    console.note("; ".join([kept, *lines(_LEFT_OUT, counts, pairs)]))
     return 1 if counts["unreadable"] else 0
 
 

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from ruler_cli.cli.safe_text import escape, printable_key, visible
+from ruler_cli.cli.safe_text import escape, visible
 from ruler_cli.errors import UsageError
 
 BAD = "red"
@@ -92,13 +92,6 @@ class Terminal:
     ) -> Text:
         """Return the same as a text of rich."""
         return Text(self.foreign(text, lines=lines), style)
-
-    def key(
-        self,
-        key: str,
-    ) -> str:
-        """Return a group's key in characters that stdout has; see `safe_text.printable_key`."""
-        return printable_key(key, self._has)
 
     def show(
         self,
@@ -204,7 +197,7 @@ class Terminal:
         columns = [key]
         for head in heads:
             columns.append(Column(head, overflow="fold"))
-        cells = [(Text(self.key(key)), *row) for key, row in rows]
+        cells = [(self.text(key), *row) for key, row in rows]
         return self.table(columns, cells)
 
 

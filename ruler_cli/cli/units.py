@@ -1,24 +1,22 @@
-"""Format numbers for a person: counts, bytes, money, time; and templates of lines, `name: text with {figures}`."""
+"""Format numbers for a person: counts, money, time, figures by their names, and templates of lines with a figure."""
 
 from __future__ import annotations
 
 import math
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from ruler_cli.cli.messages import print_note
-
-Row = tuple[str, str]
-"""A name and a value."""
 _PLURALS = {
     "reply": "replies",
     "batch": "batches",
     "pass": "passes",
     "line or trajectory": "lines or trajectories",
 }
-_WHOLE = 999.95
-"""The least number that is 1,000 when it is rounded to a tenth."""
+_MOST = 6
+"""Parts of a figure that are shown."""
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -27,9 +25,8 @@ def count(
     what: str,
 ) -> str:
     """Return a number with its noun, e.g. `1 group`, `2 groups`."""
-    if number == 1:
-        return f"1 {what}"
-    return f"{number} {_PLURALS.get(what, what + 's')}"
+    noun = what if number == 1 else _PLURALS.get(what, what + "s")
+    return f"{number:,} {noun}"
 
 
 def columns(
@@ -47,17 +44,6 @@ def short(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return f"{number:.0f}"
-
-
-def size(number: float) -> str:
-    """Return a number of bytes in bytes, kB, MB or GB."""
-    if number < 1000:
-        return count(round(number), "byte")
-    for unit in ("kB", "MB"):
-        number /= 1000
-        if number < _WHOLE:
-            return f"{number:.1f} {unit}"
-    return f"{number / 1000:.1f} GB"
 
 
 def seconds(number: float) -> str:
@@ -89,77 +75,42 @@ def rounded(
     return f"{usd:.{digits}f}"
 
 
-class _Figures(string.Formatter):
-    """Format figures by their kind; the format of a number may be its noun."""
+def in_words(value: Any) -> str:
+    """Write a figure, or several by their names: nothing for 0, absent and empty ones, but a measured 0 counts."""
+    if isinstance(value, dict):
+        parts = []
+        for name, figure in islice(value.items(), _MOST):
+            words = in_words(figure)
+            if words:
+                parts.append(f"{name} {words}".replace("_", " "))
+        return ", ".join(parts) + ", …" * (len(value) > _MOST)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}" if value else ""
+    return str(value or "")
 
-    def format_field(
-        self,
-        value: Any,
-        form: str,
-    ) -> str:
-        if isinstance(value, dict):
-            parts = []
-            for name, figure in value.items():
-                if figure or isinstance(figure, float):
-                    parts.append(f"{name} {self.format_field(figure, '')}")
-            return ", ".join(parts)
-        if isinstance(value, float):
-            return format(value, form or ".4g")
-        if isinstance(value, int):
-            if form:
-                return number_of(value, form)
-            return f"{value:,}"
-        return str(value)
+
+class _Figures(string.Formatter):
+    """Format a number with its noun, which stands in the place of a format."""
+
+    def format_field(self, value: Any, form: str) -> str:
+        return count(value, form)
 
 
 _FIGURES = _Figures()
 
 
-def rows(
-    template: str,
-    figures: Mapping[str, Any],
-    *objects: Any,
-) -> Iterator[Row]:
-    """Fill the lines of a template, and divide them into name and value."""
-    for line in lines(template, figures, *objects):
-        name, _, value = line.partition(": ")
-        yield name, value
-
-
 def lines(
-    template: str,
-    figures: Mapping[str, Any],
-    *objects: Any,
+    template: str, figures: Mapping[str, Any], *objects: Any
 ) -> Iterator[str]:
-    """Fill the lines of a template; `{0.name}` is an attribute of the first object.
+    """Fill the lines of a template, a figure each, e.g. `{0.name:noun}` of an attribute of the first object.
 
-    A line is left out if one of its figures is absent, 0, or empty, unless it stands as `{figure!s}`.
+    A line is left out if its figure is absent or 0.
     """
     for line in template.strip().splitlines():
-        values = []
-        try:
-            for _, field, _, always in _FIGURES.parse(line):
-                if field and not always:
-                    values.append(
-                        _FIGURES.get_field(field, objects, figures)[0]
-                    )
-        except (AttributeError, KeyError, TypeError):
-            continue
-        if all(value or isinstance(value, float) for value in values):
-            yield _FIGURES.vformat(line, objects, figures)
-
-
-def number_of(
-    number: int,
-    noun: str,
-) -> str:
-    """Return a number with its noun, and commas between its thousands."""
-    return count(number, noun).replace(str(number), f"{number:,}", 1)
-
-
-def print_figures(
-    template: str,
-    *objects: Any,
-) -> None:
-    """Print the lines of a template on stderr."""
-    print_note(*lines(template, {}, *objects))
+        name = line.partition("{")[2].partition(":")[0]
+        with suppress(AttributeError):
+            value, _ = _FIGURES.get_field(name, objects, figures)
+            if value:
+                yield _FIGURES.vformat(line, objects, figures)

@@ -61,10 +61,10 @@ from ruler_cli.formats.table import (
 )
 from ruler_cli.messages.conversations import prompt_turns
 from ruler_cli.messages.endings import first_ending
-from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.extensions import extensions
 from ruler_cli.settings.fields import option_name, paths
 from ruler_cli.settings.models import InputSettings, RecordPaths
+from ruler_cli.settings.rubric import rubric_of
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 

@@ -287,7 +287,6 @@ def chat_arguments(
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or LIMITS[1]] = tokens
-    body.pop("stream", None)  # only litellm joins the pieces of an answer
     return body
 
 

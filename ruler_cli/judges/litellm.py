@@ -191,22 +191,8 @@ class LitellmJudge(ChatJudge):
             return CallError(
                 "input", remedy, "group", sent=False, billed=False, kept=False
             )
-        return await self._called(self._completion(request, how))
-
-    async def _completion(
-        self,
-        request: Request,
-        how: AnswerFormat,
-    ) -> Any:
         arguments = self.arguments(request, how)
-        if not self.params.get("stream"):
-            return await self._litellm.acompletion(**arguments)
-        options = {"include_usage": True}
-        pieces = await self._litellm.acompletion(
-            stream=True, stream_options=options, **arguments
-        )
-        chunks = [chunk async for chunk in pieces]
-        return self._litellm.stream_chunk_builder(chunks)
+        return await self._called(self._litellm.acompletion(**arguments))
 
     async def _called(
         self, call: Awaitable[Any]
@@ -384,8 +370,6 @@ def _litellm() -> Any:
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    # it would wait for one to count the tokens of an answer that came in pieces
-    litellm.disable_hf_tokenizer_download = True
     return litellm
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -160,10 +161,9 @@ _CODES = words_of(
 _SHORT = 100
 _DEEP = 6
 _MOST = 30
-_TITLE = re.compile(
-    r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL
+_MARKUP = re.compile(
+    r"<(script|style)\b.{0,9999}?</\1>|<[^>]{0,500}>", re.IGNORECASE | re.DOTALL
 )
-_TAG = re.compile(r"<[^>]{0,500}>")
 _ASIDE = re.compile(
     r"\s(?:LiteLLM: model group '|LiteLLM Retried: \d|(?:Received Model Group|Passed model)="
     r"|model=\S{1,200} \w{1,30}_fallbacks?=)"
@@ -223,18 +223,13 @@ def _error_in(body: Any) -> Any:
         message = choice["message"]
         # litellm moves what it does not know
         choice = {**(choice.get("provider_specific_fields") or {}), **choice}
-        if error := choice.get("error") or message.get("error"):
-            return error
+        error = choice.get("error") or message.get("error")
         for name in ("native_finish_reason", "finish_reason"):
-            if _ENDED.fullmatch(str(choice.get(name))):
-                return beside or {
-                    "message": f"the answer ended with {name} {choice[name]}"
-                }
-        return (
-            None
-            if message.get("content") and choice["finish_reason"]
-            else beside
-        )
+            if not error and _ENDED.fullmatch(str(choice.get(name))):
+                ended = f"the answer ended with {name} {choice[name]}"
+                error = beside or {"message": ended}
+        whole = message.get("content") and choice["finish_reason"]
+        return error or (None if whole else beside)
     return None
 
 
@@ -245,15 +240,13 @@ def _error_response(
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):
-        codes = [
-            str(error.get(name)) for name in ("code", "status", "status_code")
-        ]
-        status = int(next(filter(_STATUS.fullmatch, codes), status))
+        for name in ("status_code", "status", "code"):
+            if _STATUS.fullmatch(str(error.get(name))):
+                status = int(error[name])
         # OpenRouter: those of the provider
         headers = {**headers, **error["metadata"]["headers"]}
-    return ErrorResponse(
-        status, *error_of(orjson.dumps({"error": error})), headers
-    )
+    codes = error_of(orjson.dumps({"error": error}))
+    return ErrorResponse(status, *codes, headers)
 
 
 def error_of(data: bytes) -> tuple[str, str]:
@@ -267,16 +260,30 @@ def error_of(data: bytes) -> tuple[str, str]:
         value = value[0]
     if not isinstance(value, dict):
         return "", str(value)[:_LONGEST]
-    codes = " ".join(list(_codes(value, _DEEP))[:_MOST])
+    codes = " ".join(islice(_codes(value, _DEEP), _MOST))
     error = value.get("error") or value
-    if not isinstance(error, dict):
-        return codes, str(error)[:_LONGEST]
-    named = error.get("message") or error.get("detail") or error.get("msg")
-    text = _text(named or error)
-    message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
-    metadata = error.get("metadata")
-    if isinstance(metadata, dict) and (raw := metadata.get("raw")):
-        message += f": {_text(raw)}"  # OpenRouter: the provider's message
+    raw = None
+    if isinstance(error, dict):
+        metadata = error.get("metadata")
+        if isinstance(metadata, dict):
+            raw = metadata.get("raw")  # OpenRouter: the provider's message
+        error = (
+            error.get("message")
+            or error.get("detail")
+            or error.get("msg")
+            or error
+        )
+    if isinstance(error, list):  # FastAPI's, which gives the request back
+        parts = [part for part in error if isinstance(part, dict)]
+        error = "; ".join(
+            f"{part.get('loc')}: {part.get('msg')}" for part in parts
+        )
+    if isinstance(error, dict):  # TypeSafe's
+        error = error.get("message") or error
+    message = str(error)[:_LONGEST]
+    message = _ASIDE.split(message, maxsplit=1)[0].rstrip()
+    if raw:
+        message += f": {raw}"
     return codes, message[:_LONGEST]
 
 
@@ -286,79 +293,45 @@ def _codes(
 ) -> Iterator[str]:
     """The short codes of a body, down to `deep` levels."""
     if isinstance(value, list):
-        for item in value[:_MOST]:
-            yield from _codes(item, deep)
+        value = dict(enumerate(value[:_MOST]))
     if not isinstance(value, dict) or not deep:
         return
     for name, item in value.items():
-        if (
-            name in _CODES
-            and isinstance(item, str | int)
-            and len(str(item)) <= _SHORT
-        ):
-            yield f"{name}: {item}" if name == "retryDelay" else str(item)
+        if name in _CODES and isinstance(item, str | int):
+            if len(str(item)) <= _SHORT:
+                yield f"{name}: {item}" if name == "retryDelay" else str(item)
         elif name not in ("input", "message"):  # FastAPI gives the request back
             yield from _codes(item, deep - 1)
 
 
-def _text(message: Any) -> str:
-    """A message as one text; FastAPI's is a list of places and messages."""
-    if isinstance(message, list):
-        parts = (
-            f"{part.get('loc', '')}: {part.get('msg', '')}"
-            for part in message
-            if isinstance(part, dict)
-        )
-        return "; ".join(parts) or str(message)
-    if isinstance(message, dict):  # TypeSafe's
-        return str(message.get("message") or message)
-    return str(message)
-
-
 def _page(data: bytes) -> str:
-    """The title of an HTML page, else its words, else the text as it is."""
+    """The words of an HTML page, else the text as it is."""
     text = data[: 4 * _LONGEST].decode("utf-8", "replace")
-    title = _TITLE.search(text)
-    return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[
-        :_LONGEST
-    ]
+    return " ".join(_MARKUP.sub(" ", text).split())[:_LONGEST]
 
 
 READ = 4000
 """Characters of a message that are read; a gateway may repeat the whole request."""
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-_PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
-_DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
-_EACH = re.compile(_PART, re.IGNORECASE)
-_UNITS = {
-    "ms": 0.001,
-    "mil": 0.001,
-    "s": 1,
-    "m": 60,
-    "h": 3600,
-    "d": 86400,
-}
-"""Seconds of each unit, by the letters that it begins with; the first that fits counts."""
-_LEAD = re.compile(
-    r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
+_DELAY = re.compile(
+    r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*"
+    r"((?:[0-9]+(?:\.[0-9]+)?\s*(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
+    r"(?![a-z])\s*)+)",
     re.IGNORECASE,
 )
+_EACH = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|milli|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
 
 
-_REQUESTS = (
-    "x-ratelimit-remaining-requests",
-    "anthropic-ratelimit-requests-remaining",
-    "x-ratelimit-remaining",
-    "ratelimit-remaining",
-)
-_TOKENS = (
-    "x-ratelimit-remaining-tokens",
-    "anthropic-ratelimit-tokens-remaining",
-    "anthropic-ratelimit-input-tokens-remaining",
-)
+_REQUESTS = words_of("""
+x-ratelimit-remaining-requests anthropic-ratelimit-requests-remaining x-ratelimit-remaining ratelimit-remaining
+""")
+_TOKENS = words_of("""
+x-ratelimit-remaining-tokens anthropic-ratelimit-tokens-remaining anthropic-ratelimit-input-tokens-remaining
+""")
 """Names of headers with what is left, the first that a response has counts."""
 _LEFT = re.compile(r"\s*(-?)([0-9]{1,15})(?:\.[0-9]{1,15})?\s*")
 
@@ -368,21 +341,15 @@ def left_of(headers: Mapping[str, Any]) -> RateLimitRemaining | None:
 
     The names of headers are in lower case, or `headers` ignores case.
     """
-    left = RateLimitRemaining(
-        _left(headers, _REQUESTS), _left(headers, _TOKENS)
-    )
-    return None if left == RateLimitRemaining() else left
-
-
-def _left(
-    headers: Mapping[str, Any],
-    names: Iterable[str],
-) -> int | None:
-    for name in names:
-        stated = str(headers.get(name))
-        if number := _LEFT.fullmatch(stated[:_VALUE]):
-            return 0 if number[1] else int(number[2])
-    return None
+    left = []
+    for names in (_REQUESTS, _TOKENS):
+        numbers = []
+        for name in names:
+            stated = str(headers.get(name))[:_VALUE]
+            if number := _LEFT.fullmatch(stated):
+                numbers.append(0 if number[1] else int(number[2]))
+        left.append(next(iter(numbers), None))
+    return None if left == [None, None] else RateLimitRemaining(*left)
 
 
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:
@@ -405,34 +372,27 @@ def retry_after(
     if headers.get("rate_limit_type") == _IN_FLIGHT or len(stated) > _VALUE:
         pass  # one of the calls may end at once; no number is that long
     elif _NUMBER.fullmatch(milliseconds):
-        seconds = _finite(float(milliseconds) / 1000)
+        seconds = float(milliseconds) / 1000
     elif _NUMBER.fullmatch(stated):
-        seconds = _finite(float(stated))
+        seconds = float(stated)
     else:
         with suppress(ValueError, TypeError, OverflowError, IndexError):
             when = parsedate_to_datetime(stated)
             when = when if when.tzinfo else when.replace(tzinfo=UTC)
-            wait = when - (now or datetime.now(UTC))
-            seconds = _finite(wait.total_seconds())
+            seconds = (when - (now or datetime.now(UTC))).total_seconds()
+    seconds = None if seconds is None else _finite(seconds)
     return delay_in(message) if seconds is None else seconds
 
 
 def delay_in(message: str) -> float | None:
     """The seconds that a message names: `Please try again in 6m0s`, `"retryDelay": "34s"`."""
-    message = message[:READ]
-    for lead in _LEAD.finditer(message):
-        if duration := _DURATION.match(message, lead.end()):
-            return _finite(_span(duration[0]))
-    return None
-
-
-def _span(text: str) -> float:
-    """The seconds of a span such as `1m30s`."""
-    return sum(
-        float(number)
-        * next(n for start, n in _UNITS.items() if unit.startswith(start))
-        for number, unit in _EACH.findall(text.lower())
-    )
+    stated = _DELAY.search(message[:READ])
+    if stated is None:
+        return None
+    seconds = 0.0
+    for number, unit in _EACH.findall(stated[1].lower()):
+        seconds += float(number) * _SECONDS[unit]
+    return _finite(seconds)
 
 
 def _finite(seconds: float) -> float | None:

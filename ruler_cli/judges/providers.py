@@ -67,8 +67,16 @@ _SDKS = ("bedrock", "vertex_ai")
 _HOMELESS = ("azure", "hosted_vllm", "lm_studio", "vllm")
 """Providers without an address of their own."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
-_STEMS = {"cohere": "CO", "huggingface": "HF", "openrouter": "OR"}
-"""Further first words of the variables of providers."""
+_BASE_ENDS = ("API_BASE", "BASE_URL", "RUNTIME_ENDPOINT")
+_STEMS = {
+    "bedrock": ("AWS",),
+    "cohere": ("CO_",),
+    "huggingface": ("HF_",),
+    "openrouter": ("OR_",),
+    "sagemaker": ("AWS",),
+    "vertex": ("GOOGLE", "VERTEXAI"),
+}
+"""First words of variables that are not named for their providers."""
 
 
 @lru_cache(1)
@@ -85,19 +93,27 @@ def provider_of(model: str) -> str | None:
     return name if slash and name in providers() else None
 
 
+def variables_of(provider: str) -> list[str]:
+    """Return the variables that are named for a provider."""
+    word = provider.partition("_")[0]
+    stems = (word.upper().replace("-", ""), *_STEMS.get(word, ()))
+    return [name for name in os.environ if name.startswith(stems)]
+
+
 def key_variables(provider: str | None) -> list[str]:
     """Return the variables that may hold the key of a provider: those that are known, or are named for it."""
     if provider is None:
         return []
     if provider in NEEDS:
         return [*NEEDS[provider]]
-    stem = provider.partition("_")[0].upper().replace("-", "")
-    stems = (stem, _STEMS.get(provider, stem))
-    names = []
-    for name in os.environ:
-        if name.startswith(stems) and name.endswith(_KEY_ENDS):
-            names.append(name)
-    return names
+    names = variables_of(provider)
+    return [name for name in names if name.endswith(_KEY_ENDS)]
+
+
+def base_variables(provider: str) -> list[str]:
+    """Return the variables that may hold the address of a provider."""
+    names = variables_of(provider)
+    return [name for name in names if name.endswith(_BASE_ENDS)]
 
 
 _HOMES = dict(
@@ -141,17 +157,6 @@ def home_of(provider: str) -> tuple[str, ...]:
     word = provider.partition("_")[0]
     domains = _HOMES.get(word, f"{word}.com {word}.ai")
     return tuple(f".{domain}" for domain in domains.split())
-
-
-def base_variables(provider: str) -> list[str]:
-    """The variables from which litellm takes the address of a provider."""
-    stems = (provider, provider.replace("_", ""), provider.partition("_")[0])
-    names = [
-        f"{stem}_{end}" for stem in stems for end in ("api_base", "base_url")
-    ]
-    if provider.startswith("bedrock"):
-        names.append("aws_bedrock_runtime_endpoint")
-    return [name.upper().replace("-", "_") for name in names]
 
 
 def is_own_model(name: str, provider: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -23,6 +23,7 @@ from ruler_cli.types import (
     Usage,
     clean,
     secret_texts,
+    words_of,
 )
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
@@ -117,28 +118,23 @@ def reply_in(
             body=body,
         )
     if isinstance(content, list):
-        texts = []
-        for part in content:
-            text = part.get("text") if isinstance(part, dict) else None
-            if isinstance(text, str):
-                texts.append(text)
-        content = "".join(texts)
-    refusal = message.get("refusal")
-    refusal = refusal or _object(message, "provider_specific_fields").get(
-        "refusal"
-    )
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        content = "".join(part for part in parts if isinstance(part, str))
+    litellms = _object(message, "provider_specific_fields")
+    refusal = message.get("refusal") or litellms.get("refusal")
     reason = str(choice.get("finish_reason"))
     if _FILTERED.search(reason):
         refusal = refusal or "its content filter stopped the answer"
     text = content if isinstance(content, str) else ""
     cut = _CUT_OFF.search(reason) is not None
     beside = "" if cut or text.strip() else _beside(message)
+    usage = usage_of(value)
     return Reply(
         beside or text,
-        usage_of(value),
+        usage,
         truncated=cut,
         beside=bool(beside),
-        thought=_thought(message, value),
+        thought=_thought(message, usage),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
         model=_model_in(value),
@@ -193,25 +189,21 @@ def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
 
     The one that was drawn comes first. Two tokens may be written alike.
     """
-    listed: list[tuple[Any, Any]] = []
+    likely: list[tuple[str, float]] = []
     with suppress(AttributeError, TypeError, LookupError):
         first = logprobs["content"][0]
         for entry in (first, *(first.get("top_logprobs") or ())):
-            listed.append((entry.get("token"), entry.get("logprob")))
-    likely: list[tuple[str, float]] = []
-    for token, logprob in listed:
-        if isinstance(token, str) and type(logprob) in (int, float):
-            likely.append((token, float(logprob)))
-    if not likely:
-        return ()
+            token, logprob = entry.get("token"), entry.get("logprob")
+            if isinstance(token, str) and type(logprob) in (int, float):
+                likely.append((token, float(logprob)))
     # the one that was drawn stands in most lists, too
-    drawn, *others = likely
-    same = [pair for pair in others if pair[0] == drawn[0]]
+    same = [pair for pair in likely[1:] if pair[0] == likely[0][0]]
     if same:
-        stated = drawn[1]
+        _, stated = likely.pop(0)
         drawn = min(same, key=lambda pair: abs(pair[1] - stated))
-        others.remove(drawn)
-    return (drawn, *others)
+        likely.remove(drawn)
+        likely.insert(0, drawn)
+    return tuple(likely)
 
 
 def _object(
@@ -229,31 +221,22 @@ def _model_in(value: Mapping[str, Any]) -> str:
     return clean(model[:_NAME]) if isinstance(model, str) else ""
 
 
-def _thought(
-    message: Mapping[str, Any],
-    completion: Mapping[str, Any],
-) -> bool:
+def _thought(message: Mapping[str, Any], usage: Usage) -> bool:
     """Return whether a judge has thought before its answer, by the fields of its message and of its usage."""
-    content = message.get("content")
-    if any(message.get(name) for name in _THOUGHTS):
+    if usage.reasoning or any(message.get(name) for name in _THOUGHTS):
         return True
-    if isinstance(content, str) and content.lstrip().startswith("<think>"):
-        return True
-    details = _object(_object(completion, "usage"), "completion_tokens_details")
-    return _count(details, "reasoning_tokens") > 0
+    return str(message.get("content")).lstrip().startswith("<think>")
 
 
-_CACHED = [
-    "cached_tokens",
-    "cache_read_input_tokens",
-    "prompt_cache_hit_tokens",
-]
-_WRITTEN = [
-    "cache_creation_input_tokens",
-    "cache_creation_tokens",
-    "cache_write_tokens",
-]
-"""Names of tokens that were read from a cache, and put there, in a usage or in the details of its prompt."""
+_PROMPT = words_of("prompt_tokens input_tokens inputTokens")
+_ANSWER = words_of("completion_tokens output_tokens")
+_CACHED = words_of(
+    "cached_tokens cache_read_input_tokens prompt_cache_hit_tokens"
+)
+_WRITTEN = words_of(
+    "cache_creation_input_tokens cache_creation_tokens cache_write_tokens"
+)
+"""Names of tokens in a usage; those read from a cache and put there may stand in the details of its prompt."""
 
 
 def usage_of(completion: Mapping[str, Any]) -> Usage:
@@ -265,19 +248,13 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     usage = _object(completion, "usage")
     details = _object(usage, "prompt_tokens_details")
     details = details or _object(usage, "input_tokens_details")
-    total = _count(usage, "total_tokens")
-    answer = _count(usage, "completion_tokens") or _count(
-        usage, "output_tokens"
-    )
-    prompt = 0
-    for name in ("prompt_tokens", "input_tokens", "inputTokens"):
-        prompt = prompt or _count(usage, name)
-    prompt = prompt or max(0, total - answer)
-    thought = _count(
-        _object(usage, "completion_tokens_details"), "reasoning_tokens"
-    )
-    cached = _most((usage, details), _CACHED)
-    written = _most((usage, details), _WRITTEN)
+    reasoning = _object(usage, "completion_tokens_details")
+    total = _count([usage], ["total_tokens"])
+    answer = _count([usage], _ANSWER)
+    prompt = _count([usage], _PROMPT) or max(0, total - answer)
+    thought = _count([reasoning], ["reasoning_tokens"])
+    cached = _count([usage, details], _CACHED)
+    written = _count([usage, details], _WRITTEN)
     if thought > answer or total == prompt + answer + thought:
         answer += thought
     stored = cached + written
@@ -287,26 +264,16 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     return Usage(prompt, answer, cached, 1, written, reasoning=thought)
 
 
-def _most(
-    places: Iterable[Mapping[str, Any]],
-    names: Sequence[str],
-) -> int:
-    """Return the largest count of these names."""
-    counts = [0]
-    for place in places:
-        for name in names:
-            if name in place:
-                counts.append(_count(place, name))
-    return max(counts)
-
-
-_UNCOUNTED = 1 << 40
+_MOST_TOKENS = 1 << 40
 """Tokens from which a number is an error of the endpoint and counts as 0."""
 
 
-def _count(
-    usage: Mapping[str, Any],
-    name: str,
-) -> int:
-    value = usage.get(name)
-    return value if type(value) is int and 0 < value < _UNCOUNTED else 0
+def _count(places: Iterable[Mapping[str, Any]], names: Iterable[str]) -> int:
+    """Return the largest count of these names."""
+    most = 0
+    for place in places:
+        for name in names:
+            number = place.get(name)
+            if type(number) is int and most < number < _MOST_TOKENS:
+                most = number
+    return most

@@ -34,6 +34,7 @@ from ruler_cli.judges.providers import (
     model_info,
     provider_of,
     stated_price,
+    variables_of,
 )
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
@@ -140,9 +141,9 @@ def stand_in_of(settings: JudgeSettings) -> str:
 
     It is one if litellm's list knows the name as the provider's own, and the address is none of the provider's.
     """
-    model = settings.model
-    provider = provider_of(model)
-    if settings.function or not (provider and is_own_model(model, provider)):
+    provider = provider_of(settings.model)
+    own_model = provider and is_own_model(settings.model, provider)
+    if settings.function or not (provider and own_model):
         return ""
     address = settings.api_base
     if _is_direct(settings):
@@ -153,11 +154,9 @@ def stand_in_of(settings: JudgeSettings) -> str:
         load_dotenv()  # as litellm does when it is imported
         stated = map(os.environ.get, base_variables(provider))
         address = next(filter(None, stated), None)
-    if not address:
-        return ""
-    host = urlsplit(address).hostname
+    host = urlsplit(address or "").hostname
     at_home = f".{host}".endswith(home_of(provider))
-    return "" if at_home else cut_address(address)
+    return cut_address(address) if address and not at_home else ""
 
 
 def model_at_endpoint(settings: JudgeSettings) -> str:
@@ -230,49 +229,29 @@ def cut_address(address: str) -> str:
     return _PATHS.sub("", address).rstrip("/")
 
 
+_ADDRESS = re.compile(
+    r"https?://(?:\[[0-9a-f:.%]+\]|[^\s/@?#:\[\]]+)(?::0*(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-5]\d{3}))?(?:/[^\s?#]*)?",
+    re.IGNORECASE,
+)
+"""An address with a host, and without a name, a password or a query."""
+
+
 def check_address(base: str) -> None:
-    """Raise UsageError unless an address can be called; the message omits all that may hold a password."""
-    try:
-        parts = urlsplit(base)
-        callable_ = (
-            parts.scheme in ("http", "https")
-            and parts.hostname
-            and parts.port != 0
-        )
-    except ValueError:
-        callable_ = False
-    if not callable_:
-        problem = "is not an http:// or https:// address with a host"
-    elif parts.username or parts.password:
-        problem = "holds a name or password"
-    elif "?" in base or "#" in base:
-        problem = (
-            "holds more than the address of an endpoint, from `?` or `#` on"
-        )
-    else:
-        return
-    remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
-    raise UsageError(problem, remedy, place="--api-base")
+    """Raise UsageError unless an address can be called; the message omits it, since it may hold a password."""
+    if not _ADDRESS.fullmatch(base):
+        problem = "is not an http:// or https:// address with a host, and without a name, password or `?`"
+        remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
+        raise UsageError(problem, remedy, place="--api-base")
 
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
-    names = set[str | None]()
-    words = set[str]()
+    names = set[str]()
     for judge in judges:
-        names.add(judge.api_key_env)
+        names.add(judge.api_key_env or "")
         names.update(key_variables(provider_of(judge.model)))
-        word = re.split("[/_]", judge.model)[0]
-        words.update(_VARIABLES.get(word, word.upper()).split())
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in names or name.partition("_")[0] in words
-    }
-
-
-_VARIABLES = {"bedrock": "AWS", "sagemaker": "AWS", "vertex": "GOOGLE VERTEXAI"}
-"""First words of variables that are not named for a provider."""
+        names.update(variables_of(judge.provider))
+    return {name: os.environ[name] for name in names & os.environ.keys()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,8 +482,6 @@ def _is_direct(settings: JudgeSettings) -> bool:
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
-    if settings.params.get("stream"):
-        return False  # litellm joins the pieces of an answer
     if settings.via != "auto":
         return settings.via == "http"
     if settings.provider in _direct(settings):

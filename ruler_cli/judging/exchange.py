@@ -7,7 +7,7 @@ pool, a test or a file of replies can drive it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -141,7 +141,7 @@ def exchange(
                     reply = replace(reply, truncated=cut)
             else:
                 bounds = (1 + named) * reading.bounds
-                read = _pass_scores(layout, part, request, reading, bounds)
+                read = _read_scores(layout, part, request, reading, bounds)
                 # the run that kept it may have asked again
                 if not 0 < bounds <= max(scale.left, reply.cached):
                     return read
@@ -216,8 +216,23 @@ def ask_questions(
     unanswered = {subject.rollout for subject in wanted}
     if len(unanswered) == len(part.distinct) and ask.ask != "each":
         return NO_ANSWERS
-    asked = subjects_of(layout, part)
-    return _shares_of_pass(layout, ask, part, asked, shares, unanswered, model)
+    rows: dict[int, list[float]] = {}
+    for subject in subjects_of(layout, part):
+        if subject.rollout not in unanswered:
+            row = rows.setdefault(subject.rollout, [])
+            row.append(shares[subject].score)
+    by = f", by {model}; decision models give no reasons." if ask.typed else "."
+    return replace(
+        _pass_scores(
+            layout,
+            part,
+            rows,
+            [_probabilities(row, layout.rubric) + by for row in rows.values()],
+        ),
+        asked_alone=ask.ask == "each",
+        error=max([share.error for share in shares.values()], default=0.0),
+        unanswered=tuple([at for at in part.distinct if at in unanswered]),
+    )
 
 
 def read_shares(
@@ -232,46 +247,6 @@ def read_shares(
         return [word_share(reply.likely, request.words)]
     shares = typed_shares(reply.answers, request.questions)
     return [shares.get(question.name) for question in request.questions]
-
-
-def _shares_of_pass(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    asked: Sequence[Subject],
-    shares: Mapping[Subject, Share],
-    unanswered: Collection[int],
-    model: str,
-) -> PassScores:
-    """The scores of a pass that are made of probabilities."""
-    rubric = layout.rubric
-    rows: dict[int, list[float]] = {}
-    for subject in asked:
-        if subject.rollout not in unanswered:
-            row = rows.setdefault(subject.rollout, [])
-            row.append(shares[subject].score)
-    by = f", by {model}; decision models give no reasons." if ask.typed else "."
-    scores = []
-    explanations = []
-    for row in rows.values():
-        scores.append(
-            weighted(rubric, row) if isinstance(rubric, Rubric) else row[0]
-        )
-        explanations.append(f"{_probabilities(row, rubric)}{by}")
-    criteria = tuple(map(tuple, rows.values()))
-    errors = [share.error for share in shares.values()]
-    return PassScores(
-        judge=0,
-        pass_index=part.pass_index,
-        window=part.window,
-        distinct=tuple(rows),
-        scores=tuple(scores),
-        explanations=tuple(explanations),
-        asked_alone=ask.ask == "each",
-        error=max(errors, default=0.0),
-        unanswered=tuple([at for at in part.distinct if at in unanswered]),
-        criteria=criteria if isinstance(rubric, Rubric) else (),
-    )
 
 
 def _probabilities(
@@ -400,40 +375,54 @@ def _failed(
 def _pass_scores(
     layout: PromptLayout,
     part: RequestPart,
-    request: Request,
-    reading: ParsedReply,
-    bounds: int,
+    rows: Mapping[int, Sequence[float]],
+    explanations: Sequence[str],
 ) -> PassScores:
-    """The scores of a pass that a reply has; `bounds` is that of the reply on this judge's scale."""
+    """The scores of a pass; `rows` has the numbers of each rollout, one for each criterion."""
     rubric = layout.rubric
     scores = []
     criteria = []
-    texts = []
-    for label in request.shown:
-        numbers, text = reading.entries[label]
-        texts.append(text)
+    for numbers in rows.values():
         if isinstance(rubric, Rubric):
             scores.append(weighted(rubric, numbers))
-            criteria.append(numbers)
+            criteria.append(tuple(numbers))
         else:
             scores.append(numbers[0])
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
-        distinct=tuple(request.shown.values()),
+        distinct=tuple(rows),
         scores=tuple(scores),
-        explanations=_with_places(texts, layout, request),
+        explanations=tuple(explanations),
+        criteria=tuple(criteria),
+    )
+
+
+def _read_scores(
+    layout: PromptLayout,
+    part: RequestPart,
+    request: Request,
+    reading: ParsedReply,
+    bounds: int,
+) -> PassScores:
+    """The scores that a reply has; `bounds` is that of the reply on this judge's scale."""
+    rows = {}
+    texts = []
+    for label, at in request.shown.items():
+        rows[at], text = reading.entries[label]
+        texts.append(text)
+    return replace(
+        _pass_scores(layout, part, rows, _with_places(texts, layout, request)),
         bounds=bounds,
         mended=reading.mended,
         unknown=reading.unknown,
-        criteria=tuple(criteria),
     )
 
 
 def _with_places(
     texts: list[str], layout: PromptLayout, request: Request
-) -> tuple[str, ...]:
+) -> list[str]:
     """Explanations that call a rollout by its place in the group, and a criterion by its name, not by their ids."""
     places = {}
     for label, at in request.shown.items():
@@ -442,7 +431,7 @@ def _with_places(
         places[label] = f"“{name_of(criterion)}”"
     whole = "\n".join(texts).lower()
     if not any(label in whole for label in places):
-        return tuple(texts)
+        return texts
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
@@ -451,4 +440,4 @@ def _with_places(
             return match[0]
         return place[0].upper() + place[1:] if match[0][:2].istitle() else place
 
-    return tuple([_NAMED.sub(placed, text) for text in texts])
+    return [_NAMED.sub(placed, text) for text in texts]

@@ -34,6 +34,11 @@ TABLES = (
     "CREATE INDEX replies_key ON replies (key)",
     "CREATE TABLE texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)",
 )
+_WRITTEN = (
+    "SELECT (SELECT count(*) FROM sqlite_schema) + (SELECT application_id <> 0 "
+    "FROM pragma_application_id)"
+)
+"""Is 0 if no program has written the file."""
 COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
@@ -46,6 +51,8 @@ ANOTHER = (
     "give another file with --ledger PATH, or keep no replies: --ledger none "
     "(`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has)"
 )
+_FILES = 1 << 16
+"""The most files that are open at once."""
 _TOGETHER = 1000
 """Rows that are sent to another node together."""
 
@@ -123,22 +130,17 @@ def open_to_read(path: Path) -> LedgerFile:
     status = real.stat()
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path}: is not a regular file")
-    _, log, shared = files_of(real)
-    logged = log.exists()
-    if not status.st_size and not logged:
+    log = files_of(real)[1]
+    if not status.st_size and not log.exists():
         return _empty()
-    owned = status.st_uid == os.geteuid()
-    if owned and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK):
-        mode = "rw"
-    elif logged and shared.exists():
-        # another user's run refuses an index of the log that this user created
-        mode = "ro&readonly_shm=1"
-    elif logged and log.stat().st_size:
-        raise UsageError(
-            f"{path}: has a write-ahead log that only its owner can read"
-        )
-    else:
+    writable = os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
+    mode = "rw"
+    if not writable or status.st_uid != os.geteuid():
         mode = "ro&immutable=1"  # without a log nobody writes
+        if log.exists() and log.stat().st_size:
+            raise UsageError(
+                f"{path}: has a write-ahead log that only its owner can read"
+            )
     file = _connect(path, f"{real.as_uri()}?mode={mode}")
     with _closed_on_error(file):
         if _one(file, "PRAGMA schema_version") == 0:
@@ -221,15 +223,17 @@ def open_files() -> int:
 
     Shells give 256 or 1,024 by default, which is too few for many connections.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 14
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # the limit stays as it is
-            return soft
-        return wanted
-    return wanted if soft == resource.RLIM_INFINITY else soft
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, wanted = (
+        min(limit, _FILES) if limit != resource.RLIM_INFINITY else _FILES
+        for limit in limits
+    )
+    if soft < wanted:
+        # else the limit stays as it is
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limits[1]))
+            return wanted
+    return soft
 
 
 def files_of(path: Path) -> list[Path]:
@@ -280,8 +284,9 @@ def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
 def _create_private(path: Path) -> Path:
     """Return the real path of a file, created for its owner alone if it is missing. UsageError if unsafe."""
     real = Path(os.path.realpath(path))
-    for folder in reversed([p for p in real.parents if not p.exists()]):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    folder = real.parent
+    for missing in reversed([p for p in real.parents if not p.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         # an existing file is not opened here: closing it would drop the locks that this process has on it
         real.touch(0o600, exist_ok=False)
@@ -289,17 +294,15 @@ def _create_private(path: Path) -> Path:
         if not os.path.lexists(file):
             continue
         status = file.lstat()
+        problem = ""
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{file}: is not a regular file")
-        if status.st_uid != os.geteuid():
-            raise UsageError(
-                f"{file}: belongs to another user, who could change its replies"
-            )
-        if not all(
-            os.access(checked, os.R_OK | os.W_OK)
-            for checked in (file, real.parent)
-        ):
-            raise UsageError(f"{file}: cannot be written")
+            problem = "is not a regular file"
+        elif status.st_uid != os.geteuid():
+            problem = "belongs to another user, who could change its replies"
+        elif not os.access(file, os.W_OK) or not os.access(folder, os.W_OK):
+            problem = "cannot be written"
+        if problem:
+            raise UsageError(f"{file}: {problem}")
         if status.st_mode & 0o077:
             file.chmod(0o600)
     return real
@@ -307,14 +310,9 @@ def _create_private(path: Path) -> Path:
 
 def _create_tables(file: LedgerFile) -> None:
     """Create the tables in an empty file; UsageError if another program or a newer version wrote it."""
-
-    def empty() -> bool:
-        tables = _one(file, "SELECT count(*) FROM sqlite_schema")
-        return not tables and not _one(file, "PRAGMA application_id")
-
-    if empty():
+    if not _one(file, _WRITTEN):
         file.wait_for("BEGIN IMMEDIATE")
-        if empty():  # still: another process may have been first
+        if not _one(file, _WRITTEN):  # another process may have been first
             for statement in TABLES:
                 file.wait_for(statement)
             file.wait_for(f"PRAGMA application_id = {APPLICATION}")

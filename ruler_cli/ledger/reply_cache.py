@@ -12,7 +12,6 @@ one file after another, some 6 microseconds each, up to the first reply.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -28,9 +27,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -54,7 +51,15 @@ from ruler_cli.ledger.database import (
     open_to_read,
     open_to_write,
 )
-from ruler_cli.types import CallError, Kind, Reply, Request, Usage, value
+from ruler_cli.types import (
+    NO_USAGE,
+    CallError,
+    Kind,
+    Reply,
+    Request,
+    Usage,
+    value,
+)
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
@@ -62,10 +67,11 @@ _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND = "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _TIMES = "SELECT count(*) FROM replies WHERE key = ?"
 _STATS = (
-    "SELECT model, status, min(at), max(at), count(*), "
+    "SELECT model, status, count(*), "
     "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
     "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
+_SPAN = "SELECT min(at), max(at) FROM replies"
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _RANKS = {"odd": 0, "fault": 1}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
@@ -84,7 +90,7 @@ class ModelRows:
     """Number of one model's rows by status, and the tokens of its replies."""
 
     model: str
-    rows: Mapping[RowStatus, int]
+    rows: Counter[RowStatus]
     usage: Usage
 
 
@@ -180,14 +186,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         failed: CallError | None = None
         for file in self._files:
             for seconds, status, body in file.run(_FIND, key):
-                answer = (
-                    _failed_call(body) if status == "fault" else reply_of(body)
-                )
+                if status == "fault":
+                    failed = failed or _failed_call(body)
+                    continue
+                answer = reply_of(body)
                 if isinstance(answer, Reply):
                     return replace(answer, seconds=seconds or 0.0, cached=True)
-                if answer is not None and status == "fault" and failed is None:
-                    failed = replace(answer, cached=True)
-        return failed
+        return failed and replace(failed, cached=True)
 
     def times(self, key: bytes) -> int:
         """Count the answers to a request in all files."""
@@ -200,17 +205,17 @@ class Ledger(AbstractContextManager["Ledger"]):
         answer: Reply | CallError,
     ) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
-        row = _row_of(key, model, answer)
         self._refuse_vanished()
-        written = self._own
+        row = _row_of(key, model, answer)
         try:
-            with written.lock:
-                written.connection.execute(INSERT, row)
+            with self._own.lock:
+                self._own.connection.execute(INSERT, row)
         except sqlite3.Error:
-            again = partial(written.run, INSERT, *row)
             # the reply is paid for, whatever stops the run
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(again, limiter=self._threads)
+                await anyio.to_thread.run_sync(
+                    self._own.run, INSERT, *row, limiter=self._threads
+                )
 
     def keep(
         self,
@@ -284,26 +289,21 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
-        models = []
         totals = Counter[RowStatus](dict.fromkeys(get_args(RowStatus), 0))
-        rows = self._own.run(_STATS)
-        for model, model_rows in itertools.groupby(rows, itemgetter(0)):
-            counts = Counter[RowStatus]()
-            usage = Usage()
-            for _, status, _, _, number, prompt, answer, cached in model_rows:
-                counts[status] += number
-                calls = 0 if status == "fault" else number
-                usage += Usage(prompt, answer, cached, calls)
-            totals.update(counts)
-            models.append(ModelRows(model, counts, usage))
+        models = dict[str, ModelRows]()
+        for model, status, number, prompt, answer, cached in self._own.run(
+            _STATS
+        ):
+            calls = 0 if status == "fault" else number
+            before = models.get(model, ModelRows(model, Counter(), NO_USAGE))
+            before.rows[status] += number
+            totals[status] += number
+            usage = before.usage + Usage(prompt, answer, cached, calls)
+            models[model] = replace(before, usage=usage)
+        [(first, last)] = self._own.run(_SPAN)
         files = files_of(Path(os.path.realpath(self._own.path)))
-        return LedgerStats(
-            totals,
-            models,
-            min((row[2] for row in rows), default=None),
-            max((row[3] for row in rows), default=None),
-            sum(file.stat().st_size for file in files if file.exists()),
-        )
+        size = sum(file.stat().st_size for file in files if file.exists())
+        return LedgerStats(totals, [*models.values()], first, last, size)
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
@@ -433,13 +433,13 @@ def _row_of(
 
 def _failed_call(body: bytes) -> CallError | None:
     """Parse the body of a "fault" row; None if it cannot be read."""
-    try:
+    with suppress(ValueError, LookupError, TypeError):
         fields = json.loads(body)
         kind = fields["kind"]
         reason = str(fields["reason"])
-        context = fields["context"]
-        sizes = context and (int(context[0]), int(context[1]))
-    except (ValueError, LookupError, TypeError):
-        return None
-    is_kind = kind in get_args(Kind)
-    return CallError(kind, reason, "group", context=sizes) if is_kind else None
+        if sizes := fields["context"]:
+            limit, actual = map(int, sizes)
+            sizes = limit, actual
+        if kind in get_args(Kind):
+            return CallError(kind, reason, "group", context=sizes)
+    return None

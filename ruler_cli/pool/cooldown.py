@@ -28,21 +28,17 @@ class Cooldown:
 
     A refusal stays open until a call that was sent after it is answered. If that call was sent before the
     wait was over, it contradicts that the refusal holds for all. All calls wait for open refusals,
-    unless refusals were single calls' own; and even then if nearly every call is refused.
-    If no answer contradicts those, the earlier ones are forgotten.
+    unless refusals were single calls' own; and even then if nearly every recent call is refused.
     """
 
     def __init__(self) -> None:
         self.until = -math.inf
         """The time before which no call goes."""
-        self._open: list[tuple[int, float]] = []
         self.newest = -1
         """The number of the call sent last of those that were answered."""
-        self._first = 0
+        self._open: list[tuple[int, float]] = []
         self._end = -math.inf
-        self._any_refused = False
-        self._refused = self._answered = 0
-        self._contradictions = 0
+        self._refused = self._answered = self._contradictions = 0
 
     @property
     def single(self) -> bool:
@@ -52,66 +48,36 @@ class Cooldown:
             and self._answered >= _SHARE * self._refused
         )
 
-    def refused(
-        self,
-        now: float,
-        number: int,
-        seconds: float,
-    ) -> bool:
+    def refused(self, now: float, number: int, seconds: float) -> bool:
         """Note that a call has to wait `seconds`. Return True if all calls have to wait."""
-        self._any_refused = True
-        if now >= self._end:
-            self._first = number
-        self._first = min(self._first, number)
         self._end = max(self._end, now + seconds)
-        if (
-            number < self.newest
-        ):  # a later one was answered before this one was refused
+        if number > self.newest:
+            insort(self._open, (number, now + seconds))
+        else:  # a later one was answered before this one was refused
             self._refused += 1
             self._answered += 1
             self._contradictions += 1
-        else:
-            insort(self._open, (number, now + seconds))
-        return self._decide() > now
+        self._decide()
+        return self.until > now
 
-    def answered(
-        self,
-        now: float,
-        number: int,
-        began: float,
-    ) -> bool:
-        """Note the answer to a call that was sent at `began`. Return True if it ends a wait of all calls."""
+    def answered(self, number: int, began: float) -> None:
+        """Note the answer to a call that was sent at `began`, which may end a wait of all calls."""
         self.newest = max(self.newest, number)
-        if not self._any_refused:
-            return False  # no call was refused yet
-        before = self.until
         closed = bisect_left(self._open, (number, -math.inf))
         single = sum(began < until for _, until in self._open[:closed])
-        if closed - single >= _MANY:
-            self._forget()
-        self._refused += single
         del self._open[:closed]
-        if number > self._first and began < self._end:
-            self._answered += 1
-            self._contradictions += single > 0
-        return self._decide() <= now < before
+        self._refused += single
+        self._contradictions += single > 0
+        self._answered += began < self._end
+        self._decide()
 
-    @property
-    def begun(self) -> bool:
-        """True if nearly every recent call was refused."""
+    def _decide(self) -> None:
+        """Set the time before which no call goes."""
         last = self._open[-_MANY:]
-        return len(last) == _MANY and last[-1][0] - last[0][0] < _AMONG
-
-    def _forget(self) -> None:
-        self._refused = self._answered = 0
-        self._contradictions = 0
-
-    def _decide(self) -> float:
-        waits = self._open and (self.begun or not self.single)
-        self.until = (
-            max(until for _, until in self._open) if waits else -math.inf
-        )
-        return self.until
+        nearly_all = len(last) == _MANY and last[-1][0] - last[0][0] < _AMONG
+        self.until = -math.inf
+        if self._open and (nearly_all or not self.single):
+            self.until = max(until for _, until in self._open)
 
 
 DISTINCT = 8
@@ -210,16 +176,9 @@ class Breaker:
         self.refused = True
         self.wait_anew()
 
-    def wait(
-        self,
-        now: float,
-        *,
-        probing: bool,
-    ) -> float | None:
-        """Return the seconds until one call may try; None while another call is trying."""
-        if not self.alone:
-            return 0.0
-        return None if probing else max(0.0, self._next - now)
+    def pause(self, now: float) -> float:
+        """Return the seconds until one call may try."""
+        return max(0.0, self._next - now)
 
     def lasted(self, now: float) -> float:
         """Return the seconds since the first failure without a reply after it."""

@@ -45,6 +45,7 @@ CAPPED = CallError(
     "group",
     sent=False,
 )
+_CAP = "the cost cap"
 _LONG = 5.0
 """Seconds from which on a wait that the judge asks for is reported."""
 
@@ -134,10 +135,10 @@ class Gate:
 
     def enter_at_once(self, request: Request) -> Permit | None:
         """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
-        closed = self._queue or self.breaker.alone or self._closed()
-        none = Allowance()
-        wait = closed or self._wait(request, none)
-        return None if wait else self._take(request, none)
+        if self._queue or self.breaker.alone:
+            return None
+        answer = self._answer(request, Allowance())
+        return answer if isinstance(answer, Permit) else None
 
     def leave(
         self,
@@ -170,59 +171,46 @@ class Gate:
             self.budget.settle(permit.cost, 0.0)
         self.schedule_check()
 
-    def refused(
-        self,
-        permit: Permit,
-        seconds: float,
-        *,
-        rate: bool,
-    ) -> bool:
-        """Note that the judge asks a call to wait `seconds`. Return True if no other call has to wait.
-
-        `rate` tells that a limit was passed.
-        """
+    def failed(self, permit: Permit, error: CallError, *, late: bool) -> bool:
+        """Note a failed call. Return True if it alone has to wait; `late`: it was not answered in time."""
         now = self.time()
         cooldown = self._cooldown
-        number = permit.number
-        all_wait = seconds > 0 and cooldown.refused(now, number, seconds)
+        if not error.rate:
+            self.concurrency.disturbed()
+        # it waited in the judge's queue, unless a later one was answered
+        if late and cooldown.newest < permit.number:
+            answered = self._replies - permit.replies
+            self.concurrency.timed_out(permit, answered, now)
+        seconds = error.retry_after or 0.0
+        all_wait = seconds > 0 and cooldown.refused(now, permit.number, seconds)
         self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
             return True
-        if rate:
+        if error.rate:
             self.concurrency.rejected(now, permit, self.in_flight, seconds)
         return False
 
-    def timed_out(self, permit: Permit) -> None:
-        """Note that a call was not answered in time: in a queue, unless a later one was answered."""
-        if self._cooldown.newest < permit.number:
-            answered = self._replies - permit.replies
-            self.concurrency.timed_out(permit, answered, self.time())
-
     def answered(
-        self,
-        permit: Permit,
-        left: RateLimitRemaining | None = None,
+        self, permit: Permit, left: RateLimitRemaining | None = None
     ) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now = self.time()
         cooldown = self._cooldown
         self.breaker.replied()
         single = cooldown.single
-        cooldown.answered(now, permit.number, permit.began)
+        cooldown.answered(permit.number, permit.began)
         self._cooling &= cooldown.until > now
         if cooldown.single and not single:
             self.concurrency.cleared()
         self.concurrency.replied(now, permit, now - permit.began)
         calls = None
-        if left is not None:  # without those that went after it
-            later = self._sent - 1 - permit.number
-            named = []
-            if left.requests is not None:
-                named.append(left.requests)
+        if left is not None:
+            named = [left.requests]
             if left.tokens is not None:
                 per_call = max(1, self._expected(permit.request))
                 named.append(left.tokens // per_call)
-            calls = max(0, min(named) - later)
+            later = self._sent - 1 - permit.number
+            calls = min(count for count in named if count is not None) - later
         self.concurrency.left(self.in_flight, calls)
         self.report()
         self.schedule_check()
@@ -292,7 +280,7 @@ class Gate:
             return closed
         if allowance.refused:
             return CAPPED
-        wait = self._wait(request, allowance)
+        wait, _ = self._wait(request, allowance)
         if not wait:
             return self._take(request, allowance)
         if not (self.budget.open or self._pays(request, allowance)):
@@ -321,36 +309,26 @@ class Gate:
     def status(self) -> Status:
         """Return the state at this moment."""
         now = self.time()
-        breaker = self.breaker
-        queued = len(self._queue)
-        waits = {
-            "the judge asked for it": self._cooldown.until - now,
-            breaker.outage: breaker.wait(now, probing=False) or 0.0,
-        }
-        if queued:
-            request = self._queue[0][2]
-            waits["requests per minute"] = self.requests.wait(now, 1)
-            waits["tokens per minute"] = self.tokens.wait(
-                now, self._expected(request)
-            )
+        waiting = 0.0
+        why = ""
+        if self._queue:
+            *_, request, allowance, _ = self._queue[0]
+            waiting, why = self._wait(request, allowance)
         elif self.retries and not self.in_flight:
-            why = _with_cause("failed calls are tried again", breaker.cause)
-            waits[why] = min(self.retries) - now
-        why, waiting = max(waits.items(), key=lambda item: item[1])
-        if waiting <= 0:
-            held = self.budget.waiting or (
-                queued
-                and (self._many or not self._pays(request, self._queue[0][3]))
+            waiting = max(0.0, min(self.retries) - now)
+            why = _with_cause(
+                "failed calls are tried again", self.breaker.cause
             )
-            why = "the cost cap" if held else breaker.outage
+        elif self.budget.waiting:
+            why = _CAP
         wait = self._judge_wait
         return Status(
             self.in_flight,
             self.concurrency.allowed,
-            queued,
+            len(self._queue),
             self.requests.used(now),
             self.tokens.used(now),
-            max(0.0, waiting),
+            waiting if waiting < math.inf else 0.0,
             why,
             len(self.retries),
             () if wait is None else (wait,),
@@ -378,25 +356,31 @@ class Gate:
     def _closed(self) -> CallError | None:
         return None if self.stop_signal.reason is None else INTERRUPTED
 
-    def _wait(self, request: Request, allowance: Allowance) -> float:
-        """Return the seconds until the head of the queue may go; inf until something changes."""
+    def _wait(
+        self, request: Request, allowance: Allowance
+    ) -> tuple[float, str]:
+        """Return the seconds until the head of the queue may go, inf until something changes; and why it waits."""
         now = self.time()
+        breaker = self.breaker
         if self._cooldown.until > now:
-            return self._cooldown.until - now
-        if self.breaker.alone:
-            pause = self.breaker.wait(now, probing=self._probe is not None)
-            if pause is None or pause > 0:
-                return math.inf if pause is None else pause
+            return self._cooldown.until - now, "the judge asked for it"
+        if breaker.alone:
+            probing = self._probe is not None
+            pause = math.inf if probing else breaker.pause(now)
+            if pause:
+                return pause, breaker.outage
         elif self.in_flight >= self.concurrency.allowed:
-            return math.inf
+            return math.inf, ""
         if pause := self.concurrency.wait(now):
-            return pause
+            return pause, ""
         if self._many or not self._pays(request, allowance):
-            return math.inf
-        wait = self.requests.wait(now, 1)
+            return math.inf, _CAP
+        if pause := self.requests.wait(now, 1):
+            return pause, "requests per minute"
         if self.tokens.limited:
-            wait = max(wait, self.tokens.wait(now, self._expected(request)))
-        return wait
+            expected = self._expected(request)
+            return self.tokens.wait(now, expected), "tokens per minute"
+        return 0.0, ""
 
     @property
     def _many(self) -> bool:

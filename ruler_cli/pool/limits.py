@@ -6,12 +6,12 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 
 - A round is as many replies as the limit allows, of calls that went since it changed, with no failure among
   them and four fifths of the limit in use. The limit grows after one round.
-- Within the cooldown of a cut a refusal lowers the limit to the calls in flight, and to nine tenths of them if its
-  call went after an earlier one was known.
-- Calls beyond the first few go at most 32 times as fast as the judge is known to answer, and for 15 s after
-  a refusal hardly faster, so that a refusal comes before most of a burst went.
+- Within the cooldown of a cut a refusal lowers the limit to the calls in flight.
+- Calls beyond the first few go at most 32 times as fast as they are answered, and for 15 s after a refusal hardly
+  faster, so that a refusal comes before most of a burst went.
 - It grows to at most 1.1 times the limit that failed. If that is clean too, the memory is wrong and doubling
   starts again.
+- A doubling that brings hardly more replies is taken back, and tried again after a minute.
 - What rate-limit headers leave beside the calls in flight bounds them, and is used at once until a call is
   refused. Headers that leave nothing while calls are answered are no longer believed.
 - Two calls of a round that time out, with others answered meanwhile but none that was sent later, waited in
@@ -45,18 +45,17 @@ _IN_USE = 0.8
 _LESS = 0.9
 _COOLDOWN = 15.0
 _GAIN = 1.15
-_STRIKES = 2
 _PLATEAU = 60.0
+_RECENT = 8
+"""Weight of all earlier replies against the newest in the mean of their seconds."""
 _REPLIES = 40
 """Replies before a limit that failed is tried again."""
 _SURGE = 32
-"""Factor on the rate at which the judge answers, for a burst of calls."""
+"""Calls beyond the first few go at most so many times as fast as they are answered."""
 _CALM = 1.25
 """The same for 15 s after a refusal."""
 _SOON = 0.005
 """Seconds that are not worth a timer."""
-_RECENT = 8
-"""Weight of all earlier replies against the newest in the mean of their seconds."""
 _LATE = 2
 """Calls of a round that time out if they wait in a queue."""
 _VAIN = 32
@@ -89,6 +88,9 @@ LEARNED: dict[Hashable, AdaptiveConcurrency] = {}
 class AdaptiveConcurrency:
     """A limit that follows the capacity of the server."""
 
+    limit: int
+    """Calls in flight at most."""
+
     def __init__(
         self, ceiling: int, start: int = START, judge: Hashable = None
     ) -> None:
@@ -96,41 +98,34 @@ class AdaptiveConcurrency:
 
         `judge` is the key under which pools of this process share what they learn; None: they do not.
         """
-        self.limit = min(start, ceiling)
         self.epoch = 0
         """Number of changes of the limit so far."""
-        self._ceiling = ceiling
         self._judge = judge
-        self._most = ceiling
+        self._ceiling = self._most = ceiling
         self._vain = 0
-        self._lifted = False
-        self._start = self.limit
-        self._proved = 0
-        self._late = 0
-        self._seconds_each = self._gap = 0.0
-        self._spread = self._refused = -math.inf
         self._doubling = True
-        self._failed = self._clean = 0
+        self._failed = self._clean = self._steady = 0
+        self._proved = START
         self._cut_until = self._grow_from = -math.inf
-        self._rounds = 1
-        self._rate = 0.0
-        self._strikes = 0
-        self._replies = 0
-        self._seconds = 0.0
-        self._peak = 0
-        self._disturbed = False
+        self._calm_until = self._due = -math.inf
+        self._rate = self._call_seconds = 0.0
         self._learned_at = 0.0
-        earlier = LEARNED.get(judge)
-        if earlier is None:
-            return
-        self._seconds_each = earlier._seconds_each
-        self._clean = earlier._clean
-        if time.monotonic() >= earlier._learned_at + _VALID:
-            self.limit = min(max(self._start, self._clean), ceiling)
-            return
-        self.limit = min(earlier.limit, ceiling)
-        self._failed = earlier._failed
-        self._doubling = earlier._doubling
+        limit = start
+        if earlier := LEARNED.get(judge):
+            self._clean = earlier._clean
+            limit = max(start, self._clean)
+            if time.monotonic() < earlier._learned_at + _VALID:
+                limit = earlier.limit
+                self._failed = earlier._failed
+                self._doubling = earlier._doubling
+        self.limit = min(limit, ceiling)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a round."""
+        self._replies = self._peak = self._late = 0
+        self._seconds = 0.0
+        self._disturbed = False
 
     @property
     def allowed(self) -> int:
@@ -139,17 +134,19 @@ class AdaptiveConcurrency:
 
     def wait(self, now: float) -> float:
         """Return the seconds until a call may go, so that a refusal comes before most of a burst went."""
-        burst = self._spread - self._start * self._gap - now
-        return burst if burst > _SOON else 0.0
+        wait = self._due - START * self._gap(now) - now
+        return wait if wait > _SOON else 0.0
 
-    def sent(
-        self,
-        now: float,
-        call: Sent,
-    ) -> None:
-        """Note that a call goes: the highest number in flight, and the time."""
+    def sent(self, now: float, call: Sent) -> None:
+        """Note that a call goes."""
         self._peak = max(self._peak, call.ahead + 1)
-        self._spread = max(self._spread, now) + self._gap
+        self._due = max(self._due, now) + self._gap(now)
+
+    def _gap(self, now: float) -> float:
+        """Return the seconds between two calls of a burst."""
+        if now < self._calm_until:
+            return self._call_seconds / (_CALM * self.limit)
+        return self._call_seconds / (_SURGE * min(self.limit, self._proved))
 
     def replied(
         self,
@@ -158,22 +155,18 @@ class AdaptiveConcurrency:
         seconds: float,
     ) -> None:
         """Count a call that was answered after `seconds` towards the round; at its end the limit may grow."""
-        self._proved = max(self._proved, call.ahead)
-        weight = _RECENT if self._seconds_each else 1
-        self._seconds_each += (seconds - self._seconds_each) / weight
-        self._spread_out(now)
+        self._proved = max(self._proved, call.ahead + 1)
+        self._call_seconds += (seconds - self._call_seconds) / _RECENT
         if call.epoch != self.epoch:
             return
         self._replies += 1
         self._seconds += seconds
         if self._replies < self.limit:
             return
-        if self._peak < _IN_USE * self.limit or self._disturbed:
-            self._begin()
-            return
-        rate = self.limit * self._replies / max(self._seconds, 1e-9)
-        self._rounds += 1
-        self._set(self._grown(now, rate))
+        used = self._peak >= _IN_USE * self.limit
+        if used and not self._disturbed:
+            self._set(self._grown(now))
+        self._begin()
 
     def rejected(
         self, now: float, call: Sent, in_flight: int, retry_after: float | None
@@ -182,48 +175,32 @@ class AdaptiveConcurrency:
 
         A call passed a limit of the server, with `in_flight` other calls in flight.
         """
-        late = call.began > self._refused
-        self._refused = now
-        self._spread_out(now)
-        self._spread = max(self._spread, now + self._start * self._gap)
-        if call.epoch != self.epoch and now >= self._cut_until:
-            return  # it went before the limit changed
+        self._calm_until = now + _COOLDOWN
+        self._due = max(self._due, now + START * self._gap(now))
         if now < self._cut_until:
-            held = int(_LESS * in_flight) if late else in_flight
-            self._set(max(1, min(self.limit, held)))
-        else:
-            if self._lifted:  # far above the calls that were in flight
-                self._lifted = False
-                most_in_flight = max(call.ahead, in_flight) + 1
-                self.limit = min(self.limit, most_in_flight)
+            self._set(max(1, min(self.limit, int(_LESS * in_flight))))
+        elif call.epoch == self.epoch:
             self._failed = min(self.limit, call.ahead + 1)
             if self._clean >= self.limit:
                 self._clean = 0  # it is so no more
             self._doubling = False
-            self._set(max(1, int(self.limit * _CUT)))
+            # headers may have lifted it far above the calls that were in flight
+            most = min(self.limit, max(call.ahead, in_flight) + 1)
+            self._set(max(1, int(most * _CUT)))
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
-        self._grow_from = now + _COOLDOWN
-
-    def _spread_out(self, now: float) -> None:
-        """Set the time between calls of a burst, by the calls that the judge is known to answer at once."""
-        if now < self._refused + _COOLDOWN:
-            rate = self.limit * _CALM
         else:
-            proved = max(self._start, self._proved + 1)
-            rate = min(self.limit, proved) * _SURGE
-        self._gap = self._seconds_each / rate
+            return  # it went before the limit changed
+        self._grow_from = now + _COOLDOWN
 
     def cleared(self) -> None:
         """Go back to the limit that failed, and on from there as if it had not: it was single calls' own."""
-        if not self._failed:
-            return
-        limit = self._failed
-        self._failed = self._clean = 0
-        self._doubling = True
-        self._rate = 0.0
-        self._strikes = 0
-        self._cut_until = self._grow_from = -math.inf
-        self._set(max(limit, self.limit))
+        if self._failed:
+            limit = max(self._failed, self.limit)
+            self._failed = self._clean = 0
+            self._doubling = True
+            self._rate = 0.0
+            self._cut_until = self._grow_from = -math.inf
+            self._set(limit)
 
     def disturbed(self) -> None:
         """Hold growth back until a round without failures."""
@@ -238,14 +215,12 @@ class AdaptiveConcurrency:
         if call.epoch != self.epoch or not answered or most >= call.ahead:
             return
         self._late += 1
-        if self._late < _LATE:  # a single call may be slow by itself
-            return
-        self._failed = answered
-        self._clean = 0
-        self._doubling = False
-        self._rounds = 0
-        self._grow_from = now + _PLATEAU
-        self._set(most)
+        if self._late == _LATE:  # a single call may be slow by itself
+            self._failed = answered
+            self._clean = 0
+            self._doubling = False
+            self._grow_from = now + _PLATEAU
+            self._set(most)
 
     def left(
         self,
@@ -256,82 +231,62 @@ class AdaptiveConcurrency:
 
         Rate limits leave so many `calls` beside those `in_flight`; None: they are not named.
         """
-        if calls is None:
-            self._most = self._ceiling
-            return
-        self._vain = 0 if calls else self._vain + 1
-        if self._vain >= _VAIN:
+        self._vain = self._vain + 1 if calls == 0 else 0
+        if calls is None or self._vain >= _VAIN:
             self._most = self._ceiling
             return
         self._most = max(1, min(in_flight + calls, self._ceiling))
         # not for a few more, since each change of the limit begins a new round
         if not self._failed and self._most >= 2 * self.limit:
-            self._lifted = True
             self._set(self._most)
 
-    def _grown(self, now: float, rate: float) -> int:
+    def _grown(self, now: float) -> int:
         """Return the limit after a clean round, which is higher if it is time for that."""
         limit = self.limit
-        failed = self._failed
-        if failed and limit < self._clean:
+        self._steady += self._replies
+        if self._failed and limit < self._clean:
             return self._clean
         self._clean = max(limit, self._clean)
+        rate = limit * self._replies / max(self._seconds, 1e-9)
         if self._doubling:
             if limit == self._ceiling:  # a round more at it is no plateau
                 return limit
-            if rate < _GAIN * self._rate:
-                self._strikes += 1
-            else:
-                self._strikes = 0
-            self._rate = max(rate, self._rate)
-            if self._strikes < _STRIKES:
+            if rate >= _GAIN * self._rate:
+                self._rate = rate
                 return 2 * limit
             self._doubling = False
-            self._rounds = 0
             self._grow_from = now + _PLATEAU
             return max(1, limit // 2)
         if now < self._grow_from:
             return limit
-        most = int(_MEMORY * failed)
+        most = int(_MEMORY * self._failed)
         if limit >= most:
             # the time of a plateau is over, or what failed once is clean
             self._doubling = True
-            self._strikes = _STRIKES - 1
-            if failed:
-                self._failed = self._strikes = 0
-                self._rate = rate
+            self._failed = 0
+            self._rate = rate
             return 2 * limit
-        more = max(limit + 1, math.ceil(limit * _GROW))
-        higher = min(most, more)
+        higher = min(most, max(limit + 1, math.ceil(limit * _GROW)))
         # not to the limit that failed before many replies: it may cost a refusal
-        if higher >= failed and self._rounds * limit < _REPLIES:
-            return limit
-        self._rounds = 0
-        return higher
+        few = self._steady < _REPLIES
+        return limit if few and higher >= self._failed else higher
 
     def _set(self, limit: int) -> None:
-        if limit != self.limit:
-            self.limit = min(limit, self._ceiling)
-            self.epoch += 1
-        self._begin()
-
-    def _remember(self) -> None:
-        if self._judge is None:
+        """Change the limit, which begins a round, and remember it for the next pool."""
+        limit = min(limit, self._ceiling)
+        if limit == self.limit:
             return
-        self._learned_at = time.monotonic()
-        LEARNED.pop(self._judge, None)  # the newest stands last
-        LEARNED[self._judge] = self
-        # a copy: other threads may have pools too
-        for judge in list(LEARNED)[:-_KNOWN]:
-            LEARNED.pop(judge, None)
-
-    def _begin(self) -> None:
-        self._replies = 0
-        self._seconds = 0.0
-        self._peak = 0
-        self._disturbed = False
-        self._late = 0
-        self._remember()
+        self.limit = limit
+        self.epoch += 1
+        self._steady = 0
+        self._begin()
+        if self._judge is not None:
+            self._learned_at = time.monotonic()
+            LEARNED.pop(self._judge, None)  # the newest stands last
+            LEARNED[self._judge] = self
+            # a copy: other threads may have pools too
+            for judge in list(LEARNED)[:-_KNOWN]:
+                LEARNED.pop(judge, None)
 
 
 class ConcurrencyLimit(AdaptiveConcurrency):
@@ -350,7 +305,7 @@ class ConcurrencyLimit(AdaptiveConcurrency):
         return 0.0
 
     def _set(self, limit: int) -> None:
-        self._begin()
+        """Leave the limit as it is."""
 
 
 _SPAN = 60.25

@@ -169,7 +169,7 @@ class Caller:
                 self._answered = now
                 gate.answered(permit, answer.left)
                 if hedging is not None:
-                    hedging.learn(request, now - first.began, self.stats.most)
+                    hedging.learn(request, now - first.began)
                 return answer
             if budget is None:
                 seconds = (1 + self._retries) * self._timeout
@@ -229,11 +229,11 @@ class Caller:
         """
         gate = self.gate
         calls = {asyncio.create_task(self._try(first)): first}
-        again: float | None = 0.0  # seconds until the call is looked at again
+        wait: float | None = 0.0  # until the call is looked at again
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    calls, timeout=again, return_when=asyncio.FIRST_COMPLETED
+                    calls, timeout=wait, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done:
                     permit = calls.pop(task)
@@ -245,19 +245,19 @@ class Caller:
                         gate.report()
                         if answer.body:
                             await self._keep(store, answer)
-                if again is None:
+                if wait is None:
                     continue
-                seconds = gate.time() - first.began
-                usual = hedging.usual(first.request, gate.in_flight)
-                left = 0.0 if usual is None else max(0.0, usual - seconds)
-                again = max(_SOONEST, left or _LOOK * seconds)
-                if usual is None or left or not hedging.allowed:
+                taken = gate.time() - first.began
+                left = hedging.usual(first.request, gate.in_flight) - taken
+                later = left if 0 < left < math.inf else _LOOK * taken
+                wait = max(_SOONEST, later)
+                if left > 0 or not hedging.allowed:
                     continue
                 if second := gate.enter_at_once(first.request):
                     hedging.spend()
                     self.stats.hedged += 1
                     calls[asyncio.create_task(self._try(second))] = second
-                    again = None
+                    wait = None
         finally:
             await end_tasks(*calls)
 
@@ -308,19 +308,10 @@ class Caller:
             self.stats.retried["rate" if error.rate else error.kind] += 1
         return wait
 
-    def _tell(
-        self,
-        permit: Permit,
-        error: CallError,
-    ) -> bool:
+    def _tell(self, permit: Permit, error: CallError) -> bool:
         """Tell the gate of an error. Return True if no other call has to wait because of it."""
-        if not error.rate:
-            self.gate.concurrency.disturbed()
-            if self.gate.time() - permit.began >= self._timeout:
-                self.gate.timed_out(permit)
-        return self.gate.refused(
-            permit, error.retry_after or 0.0, rate=error.rate
-        )
+        late = self.gate.time() - permit.began >= self._timeout
+        return self.gate.failed(permit, error, late=late and not error.rate)
 
     async def _keep(
         self,
@@ -377,19 +368,16 @@ _LOOK = 1 / 16
 """Part of its time so far after which a call is looked at again as a straggler."""
 _SOONEST = 0.01
 """Seconds at least until then."""
-_RECENT = 256
-"""Calls that are remembered."""
-_STEPS = 4
-"""More calls are remembered if a step of as many as were in flight would not fit so often: in a step the slow
-calls are answered last."""
+_RECENT = 512
+"""Calls that are remembered; of a step of more, the slow ones alone: they are answered last."""
 _ENOUGH = 40
 """Calls that must be known before any is asked again."""
 _USUAL = 0.95
 """Share of the recent calls that a straggler exceeds."""
 _EARNED = 0.08
 """Second calls that each answer allows: a judge that slows down as a whole makes every call a straggler."""
-_SAVED = 0.25
-"""Second calls that are saved up at most for each place in flight."""
+_SAVED = 16.0
+"""Second calls that are saved up at most."""
 
 
 class Hedging:
@@ -398,42 +386,31 @@ class Hedging:
     def __init__(self) -> None:
         self._recent = deque[float]()
         self._sorted: list[float] = []
-        self._window = _RECENT
         self._credit = 0.0
 
-    def learn(
-        self,
-        request: Request,
-        seconds: float,
-        places: int,
-    ) -> None:
-        """Note that an answer came `seconds` after a call was first sent; `places` were in flight at most.
+    def learn(self, request: Request, seconds: float) -> None:
+        """Note that an answer came `seconds` after a call was first sent.
 
         If the second call answered, the first would have taken longer: it stays beyond the usual time.
         """
-        self._window = max(_RECENT, _STEPS * places)
-        if len(self._recent) == self._window:
+        if len(self._recent) == _RECENT:
             del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
         pace = seconds / _length(request)
         self._recent.append(pace)
         insort(self._sorted, pace)
-        self._credit = min(self._credit + _EARNED, max(1.0, _SAVED * places))
+        self._credit = min(self._credit + _EARNED, _SAVED)
 
-    def usual(
-        self,
-        request: Request,
-        in_flight: int,
-    ) -> float | None:
-        """Return the seconds within which 95 % of such calls are answered; None if few are known.
+    def usual(self, request: Request, in_flight: int) -> float:
+        """Return the seconds within which 95 % of such calls are answered; inf if few are known.
 
         Of the first calls the fast ones are answered first: those in flight count as slower until many are
         known.
         """
         measured = len(self._sorted)
-        slower = 1 if measured == self._window else in_flight
+        slower = 1 if measured == _RECENT else in_flight
         rank = math.ceil(_USUAL * (measured + slower))
         if measured < _ENOUGH or rank > measured:
-            return None
+            return math.inf
         return self._sorted[rank - 1] * _length(request)
 
     @property

@@ -36,6 +36,8 @@ _DEEPEST = 60
 _SHARE = 0.85
 _LEAST = 200
 """The share of the text that judges should be shown, and the bytes that may be missing in any case."""
+_ACT = 500
+"""The bytes that a call or a result that is not shown counts at the least: a short one says as much as a long one."""
 _NAMED = 3
 """Paths that a sentence names."""
 _LINE = 200
@@ -81,23 +83,19 @@ Shown = str | tuple[str, ...]
 class Coverage:
     """Bytes of the sentences of groups, each distinct text once: those that prompts show, and of the others by path.
 
-    A path has `[]` for any item of a list. `texts` counts those with a line that is shown, `acts` the calls and results
-    without one, whose bytes `by_number` has. `unknown` are the types of events that are shown as JSON. `continued`
-    counts groups in which a rollout goes on where another ends.
+    A path has `[]` for any item of a list. `missing` weighs the texts that are not shown. `unknown` are the types of
+    events that are shown as JSON. `continued` counts groups in which a rollout goes on where another ends.
     """
 
     groups: int = 0
     shown: int = 0
-    texts: int = 0
-    acts: int = 0
-    by_number: int = 0
+    missing: int = 0
     unseen: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
-    _columns: dict[int, list[set[Shown]]] = field(default_factory=dict)
 
     def add(self, group: Group, layout: PromptLayout) -> None:
         """Add a group with the layout of its prompts."""
@@ -109,45 +107,29 @@ class Coverage:
                 self.continued += 1
                 self.first_continued = self.first_continued or group.key
                 break
-        texts = "\n".join(
-            (
-                layout.context,
-                layout.tools,
-                layout.reference,
-                rubric_text(layout.rubric),
-                *layout.distinct,
-            )
-        )
         spoken = "\n".join((layout.context, *layout.distinct))
-        texts = _ESCAPE.sub(" ", texts)
-        prompt = {*_words(texts), *_sequences(texts)}
+        rubric = rubric_text(layout.rubric)
+        prompt = "\n".join((spoken, layout.tools, layout.reference, rubric))
+        prompt = _ESCAPE.sub(" ", prompt)
+        sequences = {*_WORD.findall(prompt.lower()), *_sequences(prompt)}
         for record in group.records:
             for part in record.rollouts:
                 self.unknown.update(part.unknown)
+            # the columns of a columnar record hold other groups, too
             if record.parts > 1:
-                # its columns hold several groups, which follow one another
-                line = record.line.number
-                prompts = [*self._columns.get(line, ()), prompt]
-                self._columns = {line: prompts}
-                if len(prompts) < record.parts:
-                    continue
-                prompt = prompt.union(*prompts)
+                continue
             try:
                 value = parse(record.line.raw, exact=False)
             except (UnreadableError, RecursionError):
                 continue
             for path, text, kind in _texts(value):
                 if kind != "call":
-                    self._count(path, text, kind, prompt)
+                    self._count(path, text, kind, sequences)
                 elif text not in spoken:
                     self._miss(path, len(text), kind)
 
     def _count(
-        self,
-        path: str,
-        text: str,
-        kind: str,
-        prompt: set[Shown],
+        self, path: str, text: str, kind: str, prompt: set[Shown]
     ) -> None:
         digest = hash(text)
         if digest in self._seen:
@@ -167,7 +149,6 @@ class Coverage:
             else:
                 lost += size
         self.shown += shown
-        self.texts += shown > 0
         # of a copy, whose form is another, most is shown
         if lost > shown and kind != "rules" and not _CONTEXT.match(text):
             self._miss(path, lost, kind)
@@ -180,15 +161,8 @@ class Coverage:
         if full or harness or named & _BESIDE:
             return
         self.unseen[path] += size
-        if kind or named & _ACTS:
-            self.acts += 1
-            self.by_number += size
-
-    @property
-    def missing(self) -> float:
-        """The bytes of the rollouts' text that are not shown, with those of a call or result as of a text that is."""
-        mean = max(1.0, self.shown / max(1, self.texts))
-        return self.unseen.total() - self.by_number + self.acts * mean
+        acts = kind or named & _ACTS
+        self.missing += max(size, _ACT if acts else 0)
 
     @property
     def share(self) -> float | None:
@@ -204,16 +178,6 @@ class Coverage:
     def not_shown(self) -> dict[str, int]:
         """Return the paths with text of rollouts that is not shown, and its bytes; the most bytes first."""
         return dict(self.unseen.most_common())
-
-    def not_shown_text(self) -> str:
-        """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
-        paths = self.not_shown()
-        parts = []
-        for path, size in itertools.islice(paths.items(), _NAMED):
-            parts.append(f"{printable(path)} {size:,} bytes")
-        if len(paths) > _NAMED:
-            parts.append("…")
-        return ", ".join(parts)
 
     def warnings(self) -> list[str]:
         """Return a warning if judges are not shown enough of the rollouts' text.
@@ -233,11 +197,13 @@ class Coverage:
                 f"ruler does not know the types of {self.unknown.total():,} events, which are shown as JSON: {types}"
             )
         share = self.share
-        enough = self.acts or self.missing > _LEAST
-        if share is not None and share < _SHARE and enough:
+        if share is not None and share < _SHARE and self.missing > _LEAST:
+            paths = []
+            for path, size in self.unseen.most_common(_NAMED):
+                paths.append(f"{printable(path)} {size:,} bytes")
             sentences.append(
                 f"judges are shown {share:.0%} of the text in the first {self.groups} groups; "
-                f"not shown: {self.not_shown_text()} (`ruler check` names every path, in JSON)"
+                f"not shown: {', '.join(paths)} (`ruler check` names every path, in JSON)"
             )
         return sentences
 
@@ -249,13 +215,9 @@ class Coverage:
         return self.warnings()
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
 def _sequences(text: str) -> Sequence[Shown]:
     """Return all sequences of four words of a text; of a shorter one its words."""
-    words = _words(text)
+    words = _WORD.findall(text.lower())
     shifted = [words[at:] for at in range(4)]
     return list(zip(*shifted, strict=False)) or words
 

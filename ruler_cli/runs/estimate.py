@@ -14,7 +14,6 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 from ruler_cli.files.index import place
@@ -77,11 +76,11 @@ One, and in the high value a corrective request after an unusable answer. Identi
 but are counted each, since finding them takes memory that grows with the file. A third call, after a refusal,
 a cut off answer or a smaller context, is not counted.
 """
-PROMPT = Range(0.85, 1.0, 1.35)
-"""Ratio of the tokens of a prompt to its bytes at BYTES_PER_TOKEN.
+LEAST_PROMPT = 0.85
+"""Ratio of the fewest tokens of a prompt to those expected.
 
-Expected is measured: on the rollouts of tau-bench the rate gives 500,918 tokens, OpenAI's o200k_base counts
-495,962. Low and high are assumptions about other tokenizers.
+Measured: on the rollouts of tau-bench 500,918 tokens are expected, OpenAI's o200k_base counts 495,962. The least is
+an assumption about other tokenizers; the most are those for which the pool reserves money.
 """
 THINKING = Range(300, 1500, 8000)
 """Reasoning tokens for each request to a reasoning model, billed as completion tokens.
@@ -114,9 +113,7 @@ _SAMPLED_BYTES = 64 << 20
 """Groups of the sample of a large input, at the most, and their bytes."""
 
 
-TOTALS = words(
-    "calls kept prompt_tokens completion_tokens cost_usd max_cost_usd"
-)
+TOTALS = words("calls cached prompt_tokens completion_tokens cost_usd")
 """Figures of a judge that add up to those of all judges, as in JSON."""
 TOO_LONG = "too long for the judge; --group-size N shows fewer at once"
 """Why a group cannot be scored of which no two rollouts fit."""
@@ -128,12 +125,11 @@ COUNTS = words(
 
 @dataclass(slots=True)
 class JudgeEstimate:
-    """Estimate of the requests to one judge of a run, without those that the ledger answers, which are `kept`.
+    """Estimate of the requests to one judge of a run, without those that the ledger answers, which are `cached`.
 
     `name` is the model's name as given. `cache` has its replies in the ledger, if there is one. `panel_index` decides
-    the order of the judge's first pass. `too_long` groups exceed the judge's context; `windowed` groups need several
-    requests a pass; the `longest_prompt` is in tokens. `reserved` is what the pool holds of the cap for the dearest
-    group until it knows a usage.
+    the order of the judge's first pass. `windowed` groups need several requests a pass; the `longest_prompt` is in
+    tokens. With the high value of the cost as its cap a run is not stopped by it: no request is held more money for.
     """
 
     name: str
@@ -145,12 +141,10 @@ class JudgeEstimate:
     ask: AskSettings = field(default_factory=AskSettings)
     adaptive: bool = False
     calls: Range = NEVER
-    kept: int = 0
+    cached: int = 0
     prompt_tokens: Range = NEVER
     completion_tokens: Range = NEVER
     cost: Range = NEVER
-    reserved: float = 0.0
-    too_long: int = 0
     longest_prompt: int = 0
     windowed: int = 0
 
@@ -159,13 +153,6 @@ class JudgeEstimate:
         """The cost; None if a call is left and its price is not known."""
         priced = self.model.price or not self.calls.high
         return self.cost if priced else None
-
-    @property
-    def max_cost_usd(self) -> float | None:
-        """The least `max_cost` that lets every call go: the run does not begin below what is reserved."""
-        if self.cost_usd is None:
-            return None
-        return max(self.cost.high, self.reserved)
 
     def add_group(self, layout: PromptLayout, groups: int, ratio: float) -> str:
         """Add the requests of a group that stands for several, whose mean size has a ratio to its own.
@@ -178,29 +165,19 @@ class JudgeEstimate:
         first = pass_of_judge(0, self.panel_index)
         windows = len(requests_of_pass(layout, self.ask, first))
         if not windows:
-            self.too_long += groups
             return TOO_LONG
         if windows > 1 and self.ask.ask != "each":
             self.windowed += groups
         if layout.alone and self.role == "escalation":
             return ""  # a tied group is not escalated
-        estimates = Estimates(stated_limit(self.params))
-        reserved = 0.0
         for request, times in self._planned(layout, windows):
             # the groups that this one stands for are not looked up: the same is expected of them, and the
             # high values count them as not answered
-            missing = Range(0, 0, groups - 1)
+            missing = Range(groups, groups, groups)
             if self.cache and self.cache.find(self.cache.key(request)):
-                self.kept += groups
-            else:
-                missing = Range(groups, groups, groups)
-                if self.model.price:
-                    most = estimates.highest(request)
-                    reserved += self.model.price.of(most)
-            tokens = estimates.size(request).prompt
-            self.longest_prompt = max(self.longest_prompt, tokens)
-            self.add(tokens * ratio, request, times * missing * CALLS)
-        self.reserved = max(self.reserved, reserved)
+                self.cached += groups
+                missing = Range(0, 0, groups - 1)
+            self.add(request, times * missing * CALLS, ratio)
         return ""
 
     def _planned(
@@ -219,36 +196,31 @@ class JudgeEstimate:
                 for request in requests_about(layout, self.ask, part):
                     yield request, times
 
-    def add(
-        self,
-        tokens: float,
-        request: Request,
-        times: Range,
-    ) -> None:
-        """Add a request that is made `times` times, given its prompt tokens."""
-        prompt = PROMPT * Range(tokens, tokens, tokens)
+    def add(self, request: Request, times: Range, ratio: float = 1.0) -> None:
+        """Add a request that is made `times` times; the mean prompt has a `ratio` to its own."""
+        stated = stated_limit(self.params)
+        estimates = Estimates(stated)
+        tokens = estimates.size(request).prompt
+        most = estimates.highest(request)
+        self.longest_prompt = max(self.longest_prompt, tokens)
+        prompt = Range(LEAST_PROMPT * tokens, tokens, most.prompt)
+        prompt *= Range(ratio, ratio, ratio)
         answer = ALWAYS  # the first word of an answer
         if request.labels:
-            sizes = map(request.answer_tokens, ESTIMATED_ANSWERS)
-            answer = Range(*sizes) + _THINKING[self.model.reasoning]
-        stated = stated_limit(self.params) or math.inf
-        longest = min(stated, self.model.max_output or math.inf)
+            brief, usual, _ = map(request.answer_tokens, ESTIMATED_ANSWERS)
+            answer = Range(brief, usual, most.completion)
+            answer += _THINKING[self.model.reasoning]
+        longest = min(stated or math.inf, self.model.max_output or math.inf)
         answer = Range(*[min(size, longest) for size in answer])
         self.calls += times
         self.prompt_tokens += prompt * times
         self.completion_tokens += answer * times
         if self.model.price is None:
             return
-        # at the most all of a prompt is put into the provider's cache
-        shares = Range(0, request.common / max(1, request.size), 1)
         costs = []
-        for asked, answered, share in zip(prompt, answer, shares, strict=True):
-            usage = Usage(
-                prompt=int(asked),
-                completion=int(answered),
-                calls=1,
-                written=int(asked * share),
-            )
+        for asked, answered in zip(map(int, prompt), answer, strict=True):
+            # as the pool does, all of a prompt is put into the provider's cache
+            usage = Usage(asked, int(answered), calls=1, written=asked)
             costs.append(self.model.price.of(usage))
         self.cost += Range(*costs) * times
 
@@ -289,22 +261,20 @@ class Estimate:
         groups: int = 1,
         ratio: float = 1.0,
     ) -> None:
-        """Add a group that stands for several; judges share its layout if it needs no shortening."""
-        layout = build_layout(group, self.judges[0].ask)
+        """Add a group that stands for several."""
+        first = self.judges[0]
+        layout = build_layout(group, first.ask)
         self._count(group, layout, groups)
         if not layout.distinct:
             return
         self.exact = self.exact and groups == 1
         self.coverage.add(group, layout)
-        first, *others = self.judges
-        problems = [first.add_group(layout, groups, ratio)]
-        whole = not (layout.shortening or layout.pictures)
-        for judge in others:
-            limit = judge.ask.context_tokens or math.inf
-            own_layout = layout
-            if not whole or layout.tokens > limit:
-                own_layout = build_layout(group, judge.ask)
-            problem = judge.add_group(own_layout, groups, ratio)
+        problems = []
+        for judge in self.judges:
+            shown = layout
+            if judge.ask != first.ask:
+                shown = build_layout(group, judge.ask)
+            problem = judge.add_group(shown, groups, ratio)
             if judge.role == "panel":
                 problems.append(problem)
         if all(problems):
@@ -317,10 +287,12 @@ class Estimate:
         # several records may be parts of one rollout; the last that has a reward decides, as in judging
         rewards: dict[int | str, float | None] = {}
         shown = set[int | str]()
+        suspects = 0
         for at, rollout in enumerate(group.rollouts):
             name = at if rollout.member is None else rollout.member
             if layout.owner[at] is not None:
                 shown.add(name)
+            suspects += layout.owner[at] in layout.suspects
             if rollout.error is None:
                 reward = number(rollout.reward)
                 rewards[name] = rewards.get(name) if reward is None else reward
@@ -328,30 +300,27 @@ class Estimate:
             self.sizes[len(rewards)] += groups
         for fault in layout.faults.values():
             self.mistakes["rollout", fault] += groups
-        of_records = any(record.rubric_error for record in group.records)
-        if group.mistake and not of_records:
+        # that of a record is named with the record
+        if group.mistake and not any(map(rubric_mistake, group.records)):
             self.mistakes["group", group.mistake] += groups
         if not layout.distinct:
             return
-        # one that is asked about alone has a score of its own
-        single = any(judge.ask.ask == "each" for judge in self.judges)
-        tied = layout.alone and not (single and len(shown) == 1)
+        self.counts["laid_out"] += 1
         values = {*rewards.values()}
         equal = len(rewards) > 1 and len(values) == 1 and None not in values
+        # one that is asked about alone has a score of its own
+        scored = len(shown) == 1 and "each" in [j.ask.ask for j in self.judges]
         text = "\n".join((layout.context, *layout.distinct))
         counts = {
             "identical_rollouts": len(shown) - len(layout.distinct),
-            "tied_groups": tied,
+            "tied_groups": layout.alone and not scored,
             "equal_reward_groups": equal,
-            "suspect_rollouts": sum(
-                map(layout.suspects.__contains__, layout.owner)
-            ),
+            "suspect_rollouts": suspects,
             "pictures": len(shown_in(text, layout.pictures)),
             "pictures_left_out": layout.left_out,
         }
         for name, count in counts.items():
             self.counts[name] += groups * count
-        self.counts["laid_out"] += 1
 
 
 @dataclass(slots=True)
@@ -404,21 +373,16 @@ class InputCounts:
         self.counts["bytes"] += len(line.raw) // record.parts
         if len(self.first) < SAMPLE:
             self.first.append(record)
-        problem = partial(
-            Problem,
-            line.number,
-            raw=b"",
-            place=line.place,
-        )
-        if not record.rollouts:
-            self.on_problem(problem("is a group without trajectories"))
         self.own_rubrics += record.rubric is not None
+        reasons = []
+        if not record.rollouts:
+            reasons.append("is a group without trajectories")
         mistake = rubric_mistake(record)
         if mistake:
-            self.on_problem(problem(f"has a rubric with a mistake: {mistake}"))
+            reasons.append(f"has a rubric with a mistake: {mistake}")
         for rollout in record.rollouts:
             if rollout.error is not None:
-                self.on_problem(problem(rollout.problem))
+                reasons.append(rollout.problem)
                 continue
             self.example = self.example or (record, rollout)
             if rollouts > 0:  # later parts of a rollout are counted already
@@ -427,6 +391,8 @@ class InputCounts:
                 self.outcomes.add(rollout.outcome)
                 self.ended[rollout.ended] += 1
             rollouts -= 1
+        for reason in reasons:
+            self.on_problem(Problem(line.number, reason, b"", line.place))
 
 
 def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:
@@ -443,15 +409,13 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:
     by_number = survey.mine / _SAMPLED
     by_bytes = size / _SAMPLED_BYTES
     step = math.ceil(max(by_number, by_bytes))
-    weights = Counter[int]()
-    sampled = whole = first = held = 0
+    weights: dict[int, int] = {}
+    sampled = whole = 0
     for at, (record, _, length) in enumerate(survey.index.groups()):
-        if at % step == 0:
-            first = record
-            held = length
-        weights[first] += 1
-        sampled += held
         whole += length
+        if at % step == 0:
+            weights[record] = min(step, survey.mine - at)
+            sampled += length * weights[record]
     for group in source.again(weights):
-        first = place(group.records[0])
-        yield group, weights[first], whole / sampled
+        groups = weights[place(group.records[0])]
+        yield group, groups, whole / sampled

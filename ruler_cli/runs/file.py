@@ -26,6 +26,7 @@ from ruler_cli.files.output import (
 )
 from ruler_cli.files.splice import span_at
 from ruler_cli.files.values import parts
+from ruler_cli.formats.format import Format
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import (
@@ -116,7 +117,7 @@ async def score(
             inputs,
         )
         failed.close()
-        summary = session.stats.summary
+        summary = session.summary
         # a shard to which no group fell is done, and its OUTPUT is empty
         empty = settings.input.shard is not None and not summary.groups
         scored = summary.scored > 0 or empty
@@ -165,12 +166,11 @@ async def judge_file(
             source.report(observer, alone=settings.absolute)
             total = source.total
             if total is not None and source.hashes is not None:
-                total -= session.stats.summary.unreadable
+                total -= session.summary.unreadable
             session.begin(total)
-            session.stop_if_too_many()
             if source.reader is not None:
                 if output is not None:
-                    output.begin(source, session)
+                    output.begin(source.reader, source, session)
                 groups = FileSource(session, source)
                 await run(session, groups, output or Nowhere())
     return session, source
@@ -185,7 +185,7 @@ def _open(
     def on_problem(problem: Problem) -> None:
         if output is not None:
             output.unreadable(problem)
-        summary = session.stats.summary
+        summary = session.summary
         summary.unreadable += 1
         # of a file that is read once the number of lines is known, and that of groups as far as it is read
         if summary.total is not None:
@@ -226,30 +226,17 @@ class FileSource:
     ) -> None:
         """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
-        self._reader = source.reader
-        groups = groups or source.groups
-        self._pull = (threaded if source.streamed else inline)(groups)
+        pull = threaded if source.streamed else inline
+        self._pull = pull(groups or source.groups)
 
     async def next(self) -> Group | None:
         """Return the next group; None after the last, or where INPUT cannot be read on."""
         try:
             return await self._pull()
-        except (
-            RulerError
-        ) as error:  # calls in flight are paid for and may finish
+        except RulerError as error:
+            # calls in flight are paid for and may finish
             self._stop_signal.stop(error)
             return None
-
-    def restored(self, group: Group) -> Group | None:
-        """Return a group with its messages, which stand in the bytes of its records."""
-        assert self._reader is not None  # noqa: S101 - it read the group
-        records = list[Record]()
-        for record in group.records:
-            # of a line of several groups the last alone has the bytes
-            if not record.line.raw:
-                return None
-            records.append(self._reader.read(record.line)[record.part])
-        return Group(group.key, tuple(records))
 
 
 class Annotations:
@@ -270,19 +257,19 @@ class Annotations:
         self._columns: dict[int, list[Annotated]] = {}
         """Annotations of a line whose other groups are not judged yet."""
         self._session: ScoringSession
-        self._reader: Reader
+        self._form: Format
 
     def opened(self, container: Container) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it."""
         self._output.write_as(container)
 
-    def begin(self, source: Input, session: ScoringSession) -> None:
+    def begin(
+        self, reader: Reader, source: Input, session: ScoringSession
+    ) -> None:
         """Begin OUTPUT."""
-        assert source.reader is not None  # noqa: S101 - groups of nothing are not written
         self._session = session
-        self._reader = source.reader
+        self._form = form = reader.format
         how = self._settings.on_failure
-        form = source.reader.format
         if form.shape == "columns" and how == "drop":
             raise UsageError(
                 "a record holds several groups here and cannot be dropped for one of them",
@@ -320,7 +307,7 @@ class Annotations:
             written = writing.result()
         else:
             written = self._output.write(records)
-        self._session.stats.summary.written += written
+        self._session.summary.written += written
 
     def _annotated(self, scored: Scored) -> list[tuple[int, bytes]]:
         """Return the line number and the new bytes of each record; empty bytes if it is left out."""
@@ -328,7 +315,7 @@ class Annotations:
 
         group, result, scores, part = scored
         how = self._settings.on_failure
-        form = self._reader.format
+        form = self._form
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
         records = []
@@ -363,7 +350,7 @@ class Annotations:
         raw = line.raw[slice(*span)] if span else b""
         place = replace(rollout, error="").problem
         problem = Problem(line.number, f"{place}{fault}", raw, line.place)
-        self._session.stats.summary.unreadable += 1
+        self._session.summary.unreadable += 1
         self._session.observer.problem(problem)
         self._failed.add(problem)
 
@@ -430,22 +417,22 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
     """Yield the errors of judges that cannot be asked as the settings say, missing credentials among them."""
-
-    def price_of(judge: JudgeSettings) -> None:
-        refuse_unpriced(settings, judge, model_of(judge).price)
-
     refuse: Callable[[JudgeSettings], object] = refuse_judge
     if settings.cached_only:
         refuse = cached_only
     checks: list[Callable[[], object]] = [partial(refuse_reading, settings)]
     for judge in settings.judges:
         checks.append(partial(refuse, judge))
-        checks.append(partial(price_of, judge))
+        checks.append(partial(_refuse_price, settings, judge))
     for check in checks:
         try:
             check()
         except UsageError as error:
             yield error
+
+
+def _refuse_price(settings: ScoreSettings, judge: JudgeSettings) -> None:
+    refuse_unpriced(settings, judge, model_of(judge).price)
 
 
 def refuse_unpriced(

@@ -34,8 +34,8 @@ from ruler_cli.runs.json_form import (
     with_members,
 )
 from ruler_cli.runs.session import Scored, annotated_records
-from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
+from ruler_cli.settings.rubric import rubric_of
 from ruler_cli.types import (
     Group,
     GroupError,
@@ -65,6 +65,8 @@ _BESIDE_LIST = ("tools", "rubric")
 """Members of a group beside its trajectories that must be readable."""
 _TURNS = frozenset(("messages", *ART))
 """Members of which a rollout that is an object has one."""
+_FIRST = 20
+"""Groups of which one must have an outcome if `outcome` names its path."""
 _MOST = 64
 """Shapes whose readers are remembered."""
 _APART = "give each group as a list of its rollouts, a dict each"
@@ -157,6 +159,8 @@ class ObjectReader:
     def __init__(self, settings: InputSettings) -> None:
         self._settings = settings
         self._readers = dict[frozenset[tuple[str, Any]], Reader]()
+        self._without_outcome = 0 if settings.outcome is None else _FIRST
+        """First groups that may still lack an outcome, if its path is named; then it is wrong."""
 
     def read(
         self,
@@ -176,12 +180,24 @@ class ObjectReader:
                 "only settings read `@FILE`", remedy, place="rubric"
             )
         try:
-            return self._group(group, index, name, rubric)
+            read = self._group(group, index, name, rubric)
         except UnreadableError as error:
             raise WrongShapeError(f"{name}: {error}") from None
         except RecursionError:
             problem = "holds itself, or is nested too deeply"
             raise WrongShapeError(problem, "flatten it", place=name) from None
+        if self._without_outcome:
+            self._without_outcome -= 1
+            if any(rollout.outcome is not None for rollout in read.rollouts):
+                self._without_outcome = 0
+            elif not self._without_outcome:
+                self._without_outcome = 1
+                raise UsageError(
+                    f"none of the first {_FIRST} groups has it",
+                    "check the path",
+                    place=f"--outcome {self._settings.outcome}",
+                )
+        return read
 
     def _group(
         self,

@@ -17,10 +17,9 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Mapping,
-    Sequence,
     Sized,
 )
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
@@ -65,8 +64,6 @@ T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
 _FILES = ("grouping", "group_by", "records", "shard", "limit")
 """Settings of `InputSettings` that say how a file is read."""
-_FIRST = 20
-"""Groups of which one must have an outcome if `outcome` names its path."""
 _BOUNDS = Bounds(ready=32)
 """32 scored groups bridge a pause of their taker, and a group that is trained on later than that was made by an old
 policy."""
@@ -152,8 +149,10 @@ class OpenJudges:
         self.closing = asyncio.Event()
         self.closed = Future[None]()
         self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
-        self._taken = self._without_outcome = 0
-        self._objects = ObjectReader(session.settings.input)
+        self.last: Summary | None = None
+        """The counts of all groups, once they are closed."""
+        self.reader = ObjectReader(session.settings.input)
+        self._taken = 0
         session.begin(None)
 
     @property
@@ -170,85 +169,54 @@ class OpenJudges:
                 return True
         return False
 
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin work in its event loop, from another thread; UsageError if that runs no more."""
-        if self.alive:
-            # it may end in this moment
-            with suppress(RuntimeError):
-                return asyncio.run_coroutine_threadsafe(work, self.loop)
-        work.close()
-        raise UsageError(
-            "the Scorer's event loop has ended; open the Scorer again"
-        )
+    def end(self, error: Exception | None) -> None:
+        """Note that it is closed, and the error that this ended with, if there is one."""
+        _OPEN.discard(self)
+        self.last = self.session.finish()[0]
+        if error is None:
+            self.closed.set_result(None)
+        else:
+            _LOG.error("%s", error)
+            self.closed.set_exception(error)
 
     def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work in its event loop, from another thread; an interruption ends the work."""
-        future = self.start(work)
         try:
-            while not future.done() and not self.loop.is_closed():
-                wait([future], _LOOK)
-            return future.result(0)
-        except (CancelledError, TimeoutError):
-            if future.done() and not future.cancelled():
-                raise  # of the program's own groups
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:  # the event loop has ended
+            work.close()
             raise UsageError(_CLOSED) from None
+        try:
+            while self.alive and not future.done():
+                wait([future], _LOOK)
+            if future.cancelled() or not future.done():
+                raise UsageError(_CLOSED)
+            return future.result()
         finally:
             future.cancel()
-
-    def read(
-        self,
-        group: G,
-        index: int,
-        name: str = "",
-        rubric: Standards | None = None,
-    ) -> ObjectGroup[G]:
-        """Read a group by its index and its name; stop if none of the first ones has an outcome: its path is wrong."""
-        read = self._objects.read(group, index, name, rubric)
-        path = self.session.settings.input.outcome
-        if path is not None and self._without_outcome < _FIRST:
-            self._without_outcome += 1
-            if any(rollout.outcome is not None for rollout in read.rollouts):
-                # no further look
-                self._without_outcome = _FIRST
-            elif self._without_outcome == _FIRST:
-                problem = f"none of the first {_FIRST} groups has it"
-                wrong = UsageError(
-                    problem, "check the path", place=f"--outcome {path}"
-                )
-                self.session.stop_signal.stop(wrong)
-        return read
 
     async def score(
         self, group: G, rubric: Standards | None = None
     ) -> JudgedGroup[G]:
         """Score a group, by a rubric of its own if one is given."""
         session = self.session
-        if session.scores.waits:
+        if session.scores.need_all:
             raise UsageError(
                 "--set debias=true and --set standardize=true need all groups of a batch",
                 "give them to `score_groups`, which yields them once the last is judged",
             )
         capped = session.panel.budget.closed
         # at once: the caller may change it meanwhile
-        read = self.read(group, self._taken, "group", rubric)
+        read = self.reader.read(group, self._taken, "group", rubric)
         self._taken += 1
         stream: ScoredStream[G] = ScoredStream(self, [read])
         async with stream:
             judged = await anext(stream)
         if capped and judged.kind == "budget":
-            raise session.stats.cap_reached() or self.ended
+            raise session.finish()[1] or UsageError(_CLOSED)
         return judged
 
-    @property
-    def ended(self) -> Exception:
-        """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
-        reason = self.session.stop_signal.reason
-        if reason is not None:
-            # its traceback would grow with each raise
-            return copy.copy(reason)
-        return UsageError(_CLOSED)
-
-    async def score_all(self, groups: Sequence[G]) -> list[JudgedGroup[G]]:
+    async def score_all(self, groups: Groups[G]) -> list[JudgedGroup[G]]:
         """Score all groups; CapReached only if none has scores."""
         scored = list[JudgedGroup[G]]()
         async with ScoredStream(self, groups) as stream:
@@ -272,18 +240,43 @@ class ScoredStream(Generic[G]):
     generators at once, also one that another still uses.
     """
 
+    on_disk = False
+
     def __init__(
-        self, judges: OpenJudges, groups: Groups[G] | Sequence[ObjectGroup[G]]
+        self, judges: OpenJudges, groups: Groups[G] | Iterable[ObjectGroup[G]]
     ) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
+        refuse_no_groups(groups)
+        self.endless = not isinstance(groups, Sized)
         self._judges = judges
-        self._source = ObjectSource(judges, groups)
+        self._groups: AsyncIterator[Any]
+        if isinstance(groups, AsyncIterable):
+            self._groups = aiter(groups)
+        else:
+            self._groups = _in_turn(groups)
+        self._index = 0
+        self._error: Exception | None = None
         session = judges.session
-        if session.scores.waits:
+        if session.scores.need_all:
             # each stream is a batch
             session.scores = BatchScores(session.settings)
-        self._stream = JudgeStream(session, self._source, bounds=_BOUNDS)
+        self._stream = JudgeStream(session, self, bounds=_BOUNDS)
         self._left = self._cut = 0
+
+    async def next(self) -> Group | None:
+        """Read the next group; None after the last, or if their own iterator fails."""
+        try:
+            # in no scope: theirs may be open until the next group
+            group = await anext(self._groups)
+            if not isinstance(group, ObjectGroup):
+                group = self._judges.reader.read(group, self._index)
+        except StopAsyncIteration:
+            return None
+        except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
+            self._error = error
+            return None
+        self._index += 1
+        return group
 
     async def __aenter__(self) -> Self:
         session = self._judges.session
@@ -307,15 +300,16 @@ class ScoredStream(Generic[G]):
         try:
             scored = await anext(self._stream)
         except StopAsyncIteration:
-            if self._source.error is not None:
-                raise self._source.error from None
-            if self._stream.stopped is not None:
-                raise copy.copy(self._stream.stopped) from None
-            if self._judges.closing.is_set():
-                raise self._judges.ended from None
-            if capped := session.stats.capped(self._left, self._cut):
-                raise capped from None
-            raise
+            if self._error is not None:
+                raise self._error from None
+            stopped = self._stream.stopped
+            if stopped is None and self._judges.closing.is_set():
+                stopped = UsageError(_CLOSED)
+            stopped = stopped or session.cap_reached(self._left, self._cut)
+            if stopped is None:
+                raise
+            # its traceback would grow with each raise
+            raise copy.copy(stopped) from None
         judged = judged_group(
             scored,
             session.names,
@@ -326,43 +320,6 @@ class ScoredStream(Generic[G]):
             self._left += judged.failed
             self._cut += not judged.failed
         return judged
-
-
-class ObjectSource:
-    """Groups of a program; an error of theirs ends them, and is kept."""
-
-    on_disk = False
-
-    def __init__(self, judges: OpenJudges, groups: Groups[Any]) -> None:
-        """WrongShapeError if the groups cannot be iterated over."""
-        refuse_no_groups(groups)
-        self.endless = not isinstance(groups, Sized)
-        self.error: Exception | None = None
-        self._judges = judges
-        self._groups = _in_turn(groups)
-        if isinstance(groups, AsyncIterable):
-            self._groups = aiter(groups)
-        self._index = 0
-
-    async def next(self) -> Group | None:
-        """Read the next group; None after the last, or if their own iterator fails."""
-        try:
-            # in no scope: theirs may be open until the next group
-            group = await anext(self._groups)
-            if not isinstance(group, ObjectGroup):
-                group = self._judges.read(group, self._index)
-        except StopAsyncIteration:
-            return None
-        except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
-            self.error = error
-        else:
-            self._index += 1
-            return group
-        return None
-
-    def restored(self, group: Group) -> Group:
-        """Return the group, which is held as it is."""
-        return group
 
 
 def refuse_no_groups(groups: Any) -> None:
@@ -377,7 +334,7 @@ def refuse_no_groups(groups: Any) -> None:
         )
 
 
-async def _in_turn(groups: Any) -> AsyncIterator[Any]:
+async def _in_turn(groups: Iterable[Any]) -> AsyncIterator[Any]:
     """Yield the groups of an iterable."""
     for group in groups:
         yield group
@@ -406,7 +363,7 @@ class Scorer:
         self._settings = _checked(settings)
         self._observer = guarded(observer)
         self._judges: OpenJudges | None = None
-        self._last: Summary | None = None
+        """The judges that are open, or that were the last ones."""
         self._lock = threading.Lock()
         """Held while it is opened in a thread of its own, so that it is open once."""
         self._thread: threading.Thread | None = None
@@ -478,17 +435,7 @@ class Scorer:
         the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
         `budget`, and each later call raises CapReached unless the ledger answers it.
         """
-        loop = running_loop()
-        judges = self.opened
-        if judges.loop is loop:
-            return await judges.score(group, rubric)
-        future = judges.start(judges.score(group, rubric))
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            raise UsageError(_CLOSED) from None
+        return await self._opened_here().score(group, rubric)
 
     async def score_groups(
         self, groups: Groups[G]
@@ -504,14 +451,7 @@ class Scorer:
         everything that is done has been yielded. Leaving the loop early ends the calls in flight. If
         `max_cost` is reached, a list is still read to its end, and any other iterable no further.
         """
-        loop = running_loop()
-        judges = self.opened
-        if judges.loop is not loop:
-            raise UsageError(
-                "score_groups: the Scorer is open in another event loop; await `scorer.score(group)` for "
-                "each group, or call `scorer.score_all(groups)` in a thread"
-            )
-        async with ScoredStream(judges, groups) as stream:
+        async with ScoredStream(self._opened_here(), groups) as stream:
             async for judged in stream:
                 yield judged
 
@@ -534,7 +474,7 @@ class Scorer:
             )
         refuse_no_groups(groups)
         with self._lock:
-            if self._judges is None and self._last is None:
+            if self._judges is None:
                 self._open_in_thread()
         judges = self.opened
         return judges.result(judges.score_all(list(groups)))
@@ -547,26 +487,40 @@ class Scorer:
         """
         judges = self._judges
         if judges is None:
-            return self._last or Summary()
+            return Summary()
         if judges.alive and judges.loop is not _loop_here():
             with suppress(UsageError):  # it is closed in this moment
                 return judges.result(judges.summary())
-        return copy.deepcopy(judges.session.finish()[0])
+        return copy.deepcopy(judges.last or judges.session.finish()[0])
 
     @property
     def opened(self) -> OpenJudges:
         """The open judges; UsageError if they are not open."""
-        if self._judges is None:
+        judges = self._judges
+        if judges is None or judges.closing.is_set():
             ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
             raise UsageError(f"the Scorer is not open; use it {ways}")
-        if self._judges.pid != os.getpid():
+        if judges.pid != os.getpid():
             raise UsageError(
                 "the Scorer was opened before the fork; make one in each process"
             )
-        return self._judges
+        return judges
+
+    def _opened_here(self) -> OpenJudges:
+        """Return the open judges; UsageError if they are open in another event loop."""
+        loop = running_loop()
+        judges = self.opened
+        if judges.loop is not loop:
+            raise UsageError(
+                "the Scorer is open in another event loop",
+                "call `scorer.score_all(groups)` in a thread",
+            )
+        return judges
 
     def _refuse_open(self) -> None:
-        if self._judges is not None and not self._judges.loop.is_closed():
+        judges = self._judges
+        ended = judges is None or judges.closed.done()
+        if judges is not None and not (ended or judges.loop.is_closed()):
             raise UsageError(
                 "the Scorer is already open; share it, or make another"
             )
@@ -605,33 +559,18 @@ class Scorer:
                 try:
                     await judges.closing.wait()
                 finally:
-                    self._forget(judges)
-                    if session.stats.summary.groups < 2:
+                    judges.closing.set()
+                    if session.summary.groups < 2:
                         # a Scorer for each group would warn each time
                         session.coverage = Coverage()
         except asyncio.CancelledError:
             pass
         except Exception as raised:  # noqa: BLE001 - raised where it is opened or closed
             error = raised
-        if judges is None:
-            if error is not None and not opened.done():
-                opened.set_exception(error)
-            return
-        self._forget(judges)
-        _OPEN.discard(judges)
-        if error is None:
-            judges.closed.set_result(None)
-            return
-        judges.closed.set_exception(error)
-        if not judges.closing.is_set():  # nobody closes it
-            _LOG.error("%s", error)
-
-    def _forget(self, judges: OpenJudges) -> None:
-        """Note that it is closed, unless it is open again by now."""
-        if self._judges is judges:
-            self._judges = None
-        if self._judges is None:
-            self._last = copy.deepcopy(judges.session.finish()[0])
+        if judges is not None:
+            judges.end(error)
+        elif error is not None:
+            opened.set_exception(error)
 
 
 _OPEN = set[OpenJudges]()
@@ -642,9 +581,7 @@ _OPEN = set[OpenJudges]()
 def _close_open() -> None:
     """Close what the program left open in other threads, while their event loops still run."""
     closing = [judges.closed for judges in tuple(_OPEN) if judges.close_soon()]
-    for closed in wait(closing, _END).done:
-        if error := closed.exception():
-            _LOG.error("%s", error)
+    wait(closing, _END)
 
 
 def _loop_here() -> asyncio.AbstractEventLoop | None:

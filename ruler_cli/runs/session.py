@@ -7,13 +7,12 @@ in the order of the source. A file run, a Scorer and Ray's workers are other sou
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 from ruler_cli.errors import (
@@ -37,13 +36,9 @@ from ruler_cli.prompting.prompt import shown_rubric
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
 from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.keys import without_secrets
-from ruler_cli.settings.models import (
-    MaxFailures,
-    ScoreSettings,
-)
+from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import (
     CallError,
-    FailedCall,
     Group,
     GroupError,
     GroupResult,
@@ -76,14 +71,9 @@ _TWO_SCALES = (
     "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
     "--set standardize=false does not"
 )
-_UNSURE = FailedCall(
-    0,
-    0,
-    0,
-    GroupError(
-        "reply",
-        "the judge gave only 0 and 1, then left that scale, and was not asked again",
-    ),
+_UNSURE = GroupError(
+    "reply",
+    "the judge gave only 0 and 1, and later left that scale, so that they may stand on another one",
 )
 _FIGURES = words_of("tied alone one_score degraded explained same_explanations")
 """Counts of a summary that its figures give."""
@@ -114,13 +104,12 @@ def annotated_records(
     from ruler_cli.results.record import rollout_records
 
     group, _, scores, part = scored
+    shared = {"group": part.written} if apart else {}
     annotations = iter(rollout_records(group, scores, names, part))
     for record in group.records:
         annotated: list[Annotated] = []
         for rollout in record.rollouts:
-            annotation = vars(next(annotations))
-            if apart:
-                annotation = {**annotation, "group": part.written}
+            annotation = vars(next(annotations)) | shared
             annotated.append((rollout, annotation))
         yield record, annotated
 
@@ -137,10 +126,6 @@ class GroupSource(Protocol):
 
     async def next(self) -> Group | None:
         """Return the next group; None after the last."""
-        ...
-
-    def restored(self, group: Group) -> Group | None:
-        """Return a group that was held with its messages; None if they are gone."""
         ...
 
 
@@ -194,7 +179,8 @@ class ScoringSession:
         self.observer = observer
         self.panel = panel
         self.stop_signal = panel.stop_signal
-        self.stats = RunStats(settings.most_failures, panel)
+        self.stop_signal.on_stop = self._stop
+        self.summary = Summary()
         self.names = tuple([judge.label for judge in settings.judges])
         # what says how likely an answer is says nothing else
         self._wordless = {
@@ -206,19 +192,22 @@ class ScoringSession:
         self.coverage = Coverage()
         self.streams = set[JudgeStream]()
         self.tasks = set[asyncio.Task[object]]()
-        self._secrets = _secrets(settings)
-        self._params = self._keep("params", _params(settings, self._secrets))
-        self._rubric = lru_cache(16)(partial(self._keep, "rubric"))
-        self._compares = not all(settings.asked_each)
+        self._began = time.perf_counter()
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
+        self._unusable = self._first_unusable = self._cut = 0
+        self._any_usable = settings.most_failures is not None
+        """True if a group that was asked about has a score, or if the user bounds the failures."""
         self._bounds = Counter[frozenset[tuple[int, int]]]()
         self._on_other_scale = set[str]()
         self._waits = WaitReports(observer)
-        digest, text = self._params
-        self.stats.summary.params_texts[digest] = text
         panel.watch(self._report_waits)
-        panel.stop_signal.on_stop = self._stop
+        self._secrets = _secrets(settings)
+        self._compares = not all(settings.asked_each)
+        self._kept_text = lru_cache(16)(self._keep)
+        params = _params(settings, self._secrets)
+        self._params, text = self._keep("params", params)
+        self.summary.params_texts[self._params] = text
 
     @cached_property
     def sums(self) -> ScoreSums:
@@ -226,6 +215,22 @@ class ScoringSession:
         from ruler_cli.scoring.batch import ScoreSums
 
         return ScoreSums(self.names)
+
+    @cached_property
+    def runner(self) -> JudgeRunner:
+        """The runner of all groups."""
+        on_reply = self._show if self.settings.debug else None
+        return JudgeRunner(
+            self.settings, self.panel.judges, on_reply, self.coverage
+        )
+
+    def _show(self, group: Group, reply: Reply | CallError) -> None:
+        """Show a reply to the observer; what has no text is shown as it came."""
+        if isinstance(reply, CallError):
+            text = reply.reason
+        else:
+            text = reply.text or reply.body.decode("utf-8", "replace")
+        self.observer.replied(group.key, text)
 
     async def __aenter__(self) -> Self:
         """Begin to report to the observer every second."""
@@ -238,38 +243,18 @@ class ScoringSession:
             stream.last()
         self._give_up()
         await end_tasks(self._reports, *self.tasks)
-        self._warn_of_coverage()
+        self._warn(*self.coverage.report())
 
     def begin(self, total: int | None) -> None:
         """Report that judging begins; `total` is the number of groups, if it is known."""
-        self.stats.summary.total = total
+        self.summary.total = total
         self.observer.started(total)
         self._begun = True
         settings = self.settings
-        if (
-            settings.combine.standardize is None
-            and settings.combining.standardize
-        ):
+        unstated = settings.combine.standardize is None
+        if unstated and settings.combining.standardize:
             self.observer.note(_TWO_SCALES)
-
-    @cached_property
-    def runner(self) -> JudgeRunner:
-        """The runner of all groups."""
-        on_reply = self._show if self.settings.debug else None
-        return JudgeRunner(
-            self.settings, self.panel.judges, on_reply, self.coverage
-        )
-
-    def _show(
-        self,
-        group: Group,
-        reply: Reply | CallError,
-    ) -> None:
-        """Show a reply to the observer."""
-        text = reply.reason if isinstance(reply, CallError) else reply.text
-        if isinstance(reply, Reply) and reply.answers is not None:
-            text = reply.body.decode("utf-8", "replace")
-        self.observer.replied(group.key, text)
+        self.stop_if_too_many()
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
@@ -277,8 +262,7 @@ class ScoringSession:
         if before:  # while this task waited for its first turn
             return None
         task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("no task runs")
+        assert task is not None  # noqa: S101 - the engine's
         self.tasks.add(task)
         try:
             return await group_run.judge()
@@ -291,62 +275,103 @@ class ScoringSession:
 
     def take(
         self,
-        batch: BatchScores,
         group: Group,
         result: GroupResult,
-    ) -> tuple[Combined, bool] | None:
-        """Count a group; return its scores and whether they wait for their batch, None if the run stopped before it."""
+        combination: Combined,
+    ) -> bool:
+        """Count a group with its scores as they are so far; return False if the run stopped before it."""
+        error = combination if isinstance(combination, GroupError) else None
+        if error is not None and error.kind == "interrupted":
+            return False
         if self.coverage.enough:
-            self._warn_of_coverage()
+            self._warn(*self.coverage.report())
         self._warn_of_scales()
-        combination, waits = batch.add(result)
+        summary = self.summary
+        summary.groups += 1
+        summary.kept += result.cached
+        summary.rollouts += group.compared
+        for name in result.served:
+            if name in summary.served or len(summary.served) < _LISTED:
+                summary.served[name] = summary.served.get(name, 0) + 1
         if isinstance(combination, GroupError):
-            if combination.kind == "interrupted":
-                return None
-            self.stats.add(group, result, combination)
-            self._failed(group, result, combination)
+            self._count_failure(group, result, combination)
         else:
-            self.stats.add(group, result, combination.scores)
-        self.observer.advanced(self.stats.summary)
-        return combination, waits
+            self._count_scores(result, combination.scores)
+        self.observer.advanced(summary)
+        return True
 
-    def _failed(
+    def _count_scores(self, result: GroupResult, scores: GroupScores) -> None:
+        summary = self.summary
+        self._any_usable |= not result.cached
+        summary.scored += 1
+        for score, owner in zip(scores.scores, result.owner, strict=True):
+            summary.unscored += score is None and owner is not None
+        summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
+        summary.mended += result.mended
+        summary.unknown_ids += result.unknown
+        summary.shortened += bool(result.shortened)
+        summary.pictures_left_out += bool(result.pictures_left_out)
+        summary.windowed += result.windows > 1
+        summary.escalated += result.escalated_to in scores.used
+        summary.cut += result.capped
+
+    def _count_failure(
         self,
         group: Group,
         result: GroupResult,
         error: GroupError,
     ) -> None:
-        """Report a group without scores, and stop if there are too many."""
-        # of those that lack a reply there may be a million, and the summary counts them
-        if not result.missing:
-            self.observer.failed(group.key, error.kind, error.reason)
+        """Count and report a group without scores; stop if there are too many, or if no reply can be used."""
+        summary = self.summary
+        # no judge makes up for what the dump itself lacks
+        summary.failed_before += result.cached and error.kind != "input"
+        self._fail(group, error, reported=not result.missing)
         self.stop_if_too_many()
-        useless = self.stats.first_failed(error)
-        if useless is None:
+        if self._any_usable or result.cached or result.missing:
             return
+        self._cut += error.cut
+        if error.kind in UNUSABLE:
+            self._unusable += 1
+            self._first_unusable = self._first_unusable or summary.groups
+        useless: RefusedError
+        if self._cut == _FIRST_CUT:
+            useless = RefusedError(
+                f"no part of the first {_FIRST_CUT} groups was read whole, the last: {error.reason}"
+            )
+        elif self._unusable == FIRST_ASKED:
+            first = self._first_unusable
+            useless = NoUsableReply(FIRST_ASKED, error.reason, first)
+        else:
+            return
+        self._any_usable = True
         if self.stop_signal.outages:
             self.stop_signal.stop(useless)
         else:  # another judge may be loaded at any time
-            self.observer.warn(useless.reason)
+            self._warn(useless.reason)
 
     def unscore(self, group: Group, error: GroupError) -> None:
         """Count a scored group as one that failed."""
-        summary = self.stats.summary
-        summary.scored -= 1
-        summary.failed[error.kind] = summary.failed.get(error.kind, 0) + 1
-        self.observer.failed(group.key, error.kind, error.reason)
+        self.summary.scored -= 1
+        self._fail(group, error)
+
+    def _fail(
+        self, group: Group, error: GroupError, *, reported: bool = True
+    ) -> None:
+        failed = self.summary.failed
+        failed[error.kind] = failed.get(error.kind, 0) + 1
+        # of those that lack a reply there may be a million, and the summary counts them
+        if reported:
+            self.observer.failed(group.key, error.kind, error.reason)
 
     def conclude(
         self,
-        batch: BatchScores,
         group: Group,
         result: GroupResult,
-        combination: Combined,
+        scores: GroupScores | GroupError,
     ) -> Scored:
         """Count the final scores of a group; return it with its part of OUTPUT."""
         from ruler_cli.results.record import group_record
 
-        scores = batch.rated(combination)
         cost = self.panel.cost(result.used)
         digests = self.digests(group)
         part = group_record(group, result, scores, self.names, cost, digests)
@@ -360,19 +385,45 @@ class ScoringSession:
         return Scored(group, result, scores, part)
 
     def stop_if_too_many(self) -> None:
-        """Stop if more has failed than the user allows."""
-        if too_many := self.stats.too_many(begun=self._begun):
-            self.stop_signal.stop(too_many)
+        """Stop if more has failed than the user allows; what the cap left out is no failure.
+
+        A share is of all groups if their number is known, once judging has begun.
+        """
+        most = self.settings.most_failures
+        summary = self.summary
+        if most is None or (most.percent and not self._begun):
+            return
+        total = summary.total
+        if total is None:
+            total = max(summary.groups, _ENOUGH)
+        lost = sum(summary.failed.values()) + summary.unreadable
+        if lost - summary.failed.get("budget", 0) > most.of(total):
+            self.stop_signal.stop(TooManyFailures(most.shown))
+
+    def cap_reached(self, left: int, cut: int) -> CapReached | None:
+        """Return the error for groups that the cost cap left out, and those for which it cut passes."""
+        budget = self.panel.budget
+        if not (left or cut):
+            return None
+        return CapReached(budget.cap or 0.0, left, cut, budget.least)
 
     def finish(self) -> tuple[Summary, RulerError | None]:
         """Return the counts so far, and why the run stopped or left something out."""
-        stopped = self.stop_signal.reason or self.stats.cap_reached()
+        summary = self.summary
+        stopped = self.stop_signal.reason
+        if stopped is None:
+            left = summary.failed.get("budget", 0)
+            stopped = self.cap_reached(left, summary.cut)
         # an interruption names the judge that was down meanwhile
         outage = self.panel.status().outage
         if isinstance(stopped, InterruptedRun) and outage:
             stopped = InterruptedRun(stopped.signum, outage)
-        summary = self.stats.finish(stopped)
-        self._count()
+        summary.stopped = None if stopped is None else stopped.reason
+        summary.seconds = time.perf_counter() - self._began
+        self.panel.count(summary)
+        self._refresh()
+        unpriced = summary.cost_usd is None
+        summary.unsure_usd = None if unpriced else self.panel.budget.unsure
         how = self.settings.combine
         outcome = self.settings.input.outcome
         summary.figures = self.sums.of(
@@ -386,10 +437,11 @@ class ScoringSession:
                 summary.other_scale += groups
         return summary, stopped
 
-    def _count(self) -> None:
-        """Note the counts of groups with scores."""
+    def _refresh(self) -> None:
+        """Note the tokens and USD of all replies, also of those whose group is not written yet, and the figures."""
+        self.summary.usage, self.summary.cost_usd = self.panel.spent()
         for name in _FIGURES:
-            setattr(self.stats.summary, name, self.sums.figures.counts[name])
+            setattr(self.summary, name, self.sums.figures.counts[name])
 
     def go_on(self) -> None:
         """Forget that the run was told to stop."""
@@ -427,28 +479,24 @@ class ScoringSession:
             await asyncio.sleep(_TICK)
             self._report_waits()
             if self._begun:
-                self.stats.refresh()
-                self._count()
-                self.observer.tick(self.stats.summary, self.panel.status())
+                self._refresh()
+                self.observer.tick(self.summary, self.panel.status())
 
     def _report_waits(self) -> None:
         now = asyncio.get_running_loop().time()
         self._waits.look(now, self.panel.status())
 
+    def _warn(self, *sentences: str) -> None:
+        for sentence in sentences:
+            self.observer.warn(sentence)
+
     def _warn_of_scales(self) -> None:
-        for number, judge in enumerate(self.panel.judges):
-            if judge.scale.left <= 1:
-                continue
-            label = self.settings.judges[number].label
-            if label not in self._on_other_scale:
+        for label, judge in zip(self.names, self.panel.judges, strict=False):
+            if judge.scale.left > 1 and label not in self._on_other_scale:
                 self._on_other_scale.add(label)
-                self.observer.warn(
+                self._warn(
                     f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
                 )
-
-    def _warn_of_coverage(self) -> None:
-        for sentence in self.coverage.report():
-            self.observer.warn(sentence)
 
     def digests(self, group: Group) -> Digests:
         """Count the rubric of a group; return the digests of what made its scores."""
@@ -456,20 +504,15 @@ class ScoringSession:
         # the built-in one compares, and is shown to no judge that does not
         if rubric == DEFAULT_RUBRIC and not self._compares:
             rubric = ""
-        digest, text = self._rubric(rubric_text(rubric))
-        summary = self.stats.summary
-        texts = summary.rubric_texts
+        digest, text = self._kept_text("rubric", rubric_text(rubric))
+        texts = self.summary.rubric_texts
         if digest in texts or len(texts) < _LISTED:
             texts[digest] = text
         else:
-            summary.more_rubrics += 1
-        return {"rubric": digest, "params": self._params[0]}
+            self.summary.more_rubrics += 1
+        return {"rubric": digest, "params": self._params}
 
-    def _keep(
-        self,
-        kind: str,
-        text: str,
-    ) -> tuple[str, str]:
+    def _keep(self, kind: str, text: str) -> tuple[str, str]:
         """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
         if kind == "rubric":
             text = without_secrets(text, self._secrets)
@@ -565,12 +608,14 @@ class JudgeStream:
             try:
                 group_run, result = await anext(self._engine)
             except StopAsyncIteration:
-                await self._settle()
                 self._rest = self._at_end()
                 break
             group = group_run.group
             if result and self._session.panel.unsure(result.bounds):
-                result = await self._again(group)
+                # what is in the ledger costs nothing
+                group_run = GroupRun(self._runner, group)
+                judging = self._session.judge(group_run)
+                result = await asyncio.create_task(judging)
             scored = self._take(group, result)
             if scored is not None:
                 return scored
@@ -603,11 +648,6 @@ class JudgeStream:
             self.last()
         return result
 
-    async def _again(self, group: Group) -> GroupResult | None:
-        """Judge a group anew; what is in the ledger costs nothing."""
-        group_run = GroupRun(self._runner, group)
-        return await asyncio.create_task(self._session.judge(group_run))
-
     def _take(
         self,
         group: Group,
@@ -615,67 +655,36 @@ class JudgeStream:
     ) -> Scored | None:
         """Count a group; return it if its scores are final, None if they wait or the run stopped before it."""
         session = self._session
-        taken = None
+        batch = self.batch
+        taken = False
         if result is not None and not self._cut:
-            taken = session.take(self.batch, group, result)
-        if result is None or taken is None:
+            combination = batch.add(result)
+            taken = session.take(group, result, combination)
+        if result is None or not taken:
             self._cut = not self._gaps
             return None
-        combination, waits = taken
-        # one that waits holds up all behind it
-        if not (waits or self._held):
-            return session.conclude(self.batch, group, result, combination)
+        if not batch.waiting:
+            return session.conclude(group, result, batch.rated(combination))
         try:
             self._held.add(group, result, combination)
         except RulerError as error:  # there is no room for groups that wait
             self.drop(error)
         return None
 
-    async def _settle(self) -> None:
-        """Judge scored groups that waited anew, if their scores may stand on another scale by now."""
-        while any(
-            self._unsure(result, scores) for _, result, scores in self._held
-        ):
-            held = self._held
-            self._held = HeldGroups(on_disk=self._source.on_disk)
-            self.batch.forget_waiting()
-            for group, before, earlier in held:
-                result = before
-                if self._unsure(before, earlier):
-                    result = await self._anew(group, before)
-                scores, _ = self.batch.add(result)
-                failed_before = isinstance(earlier, GroupError)
-                if isinstance(scores, GroupError) and not failed_before:
-                    self._session.unscore(group, scores)
-                self._held.add(group, result, scores)
-            held.close()
-
-    def _unsure(self, result: GroupResult, scores: Combined) -> bool:
-        """Return whether a group has scores that may stand on another scale."""
-        if isinstance(scores, GroupError):
-            return False
-        return self._session.panel.unsure(result.bounds)
-
-    async def _anew(self, group: Group, before: GroupResult) -> GroupResult:
-        """Judge a group that was held anew; without its messages it fails."""
-        whole = self._source.restored(group)
-        if whole is not None:
-            result = await self._again(whole)
-            if result is not None:
-                return result
-        return replace(before, pass_scores=(), failed_calls=(_UNSURE,))
-
     def _at_end(self) -> Iterator[Scored]:
         """Yield the groups that waited for the last one."""
-        if not self._held:
-            return
+        session = self._session
         batch = self.batch
         results = (result for _, result, _ in self._held)
         if warning := batch.complete(results):
-            self._session.observer.warn(warning)
+            session.observer.warn(warning)
         for group, result, combination in self._held:
-            completed = batch.completed(result, combination)
-            yield self._session.conclude(batch, group, result, completed)
+            scores = batch.rated(batch.completed(result, combination))
+            unsure = session.panel.unsure(result.bounds)
+            if unsure and isinstance(scores, GroupScores):
+                scores = _UNSURE
+                session.unscore(group, scores)
+            yield session.conclude(group, result, scores)
         self._held.close()
 
 
@@ -686,8 +695,8 @@ class HeldGroups:
     """Groups that wait for their batch, and their results: in memory, or on disk without their messages."""
 
     def __init__(self, *, on_disk: bool) -> None:
-        self._groups = deque[_Held]()
         self._on_disk = on_disk
+        self._groups = deque[_Held]()
         self._scratch: Scratch | None = None
 
     def add(
@@ -704,9 +713,6 @@ class HeldGroups:
             self._scratch = Scratch()
         result = replace(result, missing=())
         self._scratch.put((slim(group), result, combination))
-
-    def __bool__(self) -> bool:
-        return bool(self._groups) or self._scratch is not None
 
     def __iter__(self) -> Iterator[_Held]:
         return (
@@ -732,16 +738,14 @@ def slim(group: Group) -> Group:
         rollouts = []
         for rollout in record.rollouts:
             # an object so deep is no number
-            reward = (
-                rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
-            )
+            shallow = _shallow(rollout.reward, _DEEPEST)
             bare = replace(
                 rollout,
                 messages=[],
                 histories=(),
                 tools=None,
                 outcome=None,
-                reward=reward,
+                reward=rollout.reward if shallow else None,
             )
             rollouts.append(bare)
         line = record.line
@@ -772,10 +776,10 @@ class BatchScores:
         self._alone = replace(self._how, debias=False, standardize=False)
         self._single = settings.ask.single
         self._input_order = settings.ask.order == "input"
-        self._several = settings.ask.passes > 1 or bool(settings.panel)
-        self._before: BatchStatistics | None = None
         self.at_once = True
-        self.waits = bool(self._how.debias or self._how.standardize)
+        self.waiting = False
+        """True once a group waits for the batch: it holds up all behind it."""
+        self.need_all = bool(self._how.debias or self._how.standardize)
         """True if the scores of every group need the whole batch."""
 
     @cached_property
@@ -785,27 +789,17 @@ class BatchScores:
 
         return BatchStatistics(input_order=self._input_order)
 
-    def add(self, result: GroupResult) -> tuple[Combined, bool]:
-        """Add a group; return its scores without a correction by the batch, and whether they wait for the batch."""
+    def add(self, result: GroupResult) -> Combined:
+        """Add a group; return its scores without a correction by the batch."""
         from ruler_cli.scoring.combine import combined
         from ruler_cli.scoring.tables import PassTables
 
         made = PassTables(result)
+        self.statistics.add(made)
         combination = combined(made, self._alone, self._single)
         final = isinstance(combination, GroupError) or combination.final
-        # scores of only 0 and 1 may turn out to stand on another scale
-        unsure = self._several and bool(result.bounds)
-        waits = self.waits
-        if not self.at_once:
-            waits = waits or unsure or not final
-        if waits and self._before is None:
-            self._before = copy.deepcopy(self.statistics)
-        self.statistics.add(made)
-        return combination, waits
-
-    def forget_waiting(self) -> None:
-        """Forget the first group that waits, and all that were added since."""
-        self.statistics = copy.deepcopy(self._before or self.statistics)
+        self.waiting |= self.need_all or not (final or self.at_once)
+        return combination
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups that wait. Return a warning if an option has no effect."""
@@ -818,7 +812,7 @@ class BatchScores:
             for result in results:
                 statistics.add_noise(self._corrected(result))
         positions = statistics.position_bias
-        if not self._how.debias or positions.enough:
+        if not (self.waiting and self._how.debias) or positions.enough:
             return None
         return (
             f"--set debias=true has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and "
@@ -848,123 +842,3 @@ class BatchScores:
         if isinstance(combination, GroupError):
             return combination
         return combination.rated(self.statistics.noise)
-
-
-class RunStats:
-    """The summary of a run as it grows, and the bounds on its failures."""
-
-    def __init__(
-        self,
-        most: MaxFailures | None,
-        panel: Panel,
-    ) -> None:
-        """`panel` counts the calls, and knows the prices."""
-        self._most = most
-        self._panel = panel
-        self._began = time.perf_counter()
-        self.summary = Summary()
-        self._unusable = self._first_unusable = self._cut = 0
-        self._bounded = most is None
-        """True until a group that was asked about has a score, or `first_failed` told that none has."""
-
-    def add(
-        self,
-        group: Group,
-        result: GroupResult,
-        scores: GroupScores | GroupError,
-    ) -> None:
-        """Count a group that is judged."""
-        summary = self.summary
-        summary.groups += 1
-        summary.kept += result.cached
-        summary.rollouts += group.compared
-        self._bounded &= result.cached or isinstance(scores, GroupError)
-        for name in result.served:
-            if name in summary.served or len(summary.served) < _LISTED:
-                summary.served[name] = summary.served.get(name, 0) + 1
-        if isinstance(scores, GroupError):
-            kind = scores.kind
-            summary.failed[kind] = summary.failed.get(kind, 0) + 1
-            # no judge makes up for what the dump itself lacks
-            summary.failed_before += result.cached and kind != "input"
-            asked = not (result.cached or result.missing)
-            self._cut += asked and scores.cut
-            if asked and kind in UNUSABLE:
-                self._unusable += 1
-                self._first_unusable = self._first_unusable or summary.groups
-            return
-        summary.scored += 1
-        pairs = zip(scores.scores, result.owner, strict=True)
-        lacking = [owner for score, owner in pairs if score is None]
-        summary.unscored += len(lacking) - lacking.count(None)
-        summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
-        summary.mended += result.mended
-        summary.unknown_ids += result.unknown
-        summary.shortened += bool(result.shortened)
-        summary.pictures_left_out += bool(result.pictures_left_out)
-        summary.windowed += result.windows > 1
-        summary.escalated += result.escalated_to in scores.used
-        summary.cut += result.capped
-
-    def too_many(self, *, begun: bool) -> TooManyFailures | None:
-        """Return the error if more has failed than the user allows; what the cap left out is no failure.
-
-        A share is of all groups if their number is known, once judging has `begun`.
-        """
-        most = self._most
-        summary = self.summary
-        if most is None or (most.percent and not begun):
-            return None
-        lost = sum(summary.failed.values()) - summary.failed.get("budget", 0)
-        total = summary.total
-        if total is None:
-            total = max(summary.groups, _ENOUGH)
-        within = lost + summary.unreadable <= most.of(total)
-        return None if within else TooManyFailures(most.shown)
-
-    def first_failed(self, last: GroupError) -> RefusedError | None:
-        """Return the error of a run of which the first groups that were asked about failed, once.
-
-        `last` is the error of the newest group. A bound of the user's takes the place of this one.
-        """
-        cut = self._cut == _FIRST_CUT
-        if not self._bounded or (self._unusable < FIRST_ASKED and not cut):
-            return None
-        self._bounded = False
-        if cut:
-            return RefusedError(
-                f"no part of the first {_FIRST_CUT} groups was read whole, the last: {last.reason}"
-            )
-        return NoUsableReply(FIRST_ASKED, last.reason, self._first_unusable)
-
-    def cap_reached(self) -> CapReached | None:
-        """Return the error of a run that left out groups or passes for its cost cap."""
-        left = self.summary.failed.get("budget", 0)
-        return self.capped(left, self.summary.cut)
-
-    def capped(
-        self,
-        left: int,
-        cut: int,
-    ) -> CapReached | None:
-        """Return the error for groups that the cost cap left out, and those for which it cut passes."""
-        budget = self._panel.budget
-        if not (left or cut):
-            return None
-        return CapReached(budget.cap or 0.0, left, cut, budget.least)
-
-    def finish(self, stopped: RulerError | None) -> Summary:
-        """Return the whole summary, with the sentence that the run was stopped with."""
-        summary = self.summary
-        self.refresh()
-        self._panel.count(summary)
-        summary.seconds = time.perf_counter() - self._began
-        summary.unsure_usd = self._panel.budget.unsure
-        if summary.cost_usd is None:
-            summary.unsure_usd = None
-        summary.stopped = None if stopped is None else stopped.reason
-        return summary
-
-    def refresh(self) -> None:
-        """Note the tokens and USD of all replies, also of those whose group is not written yet."""
-        self.summary.usage, self.summary.cost_usd = self._panel.spent()

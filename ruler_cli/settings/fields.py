@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
@@ -20,10 +20,10 @@ from typing import (
     get_type_hints,
 )
 
-from ruler_cli.errors import UsageError, WrongShapeError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.keys import HIDDEN, is_key_name, looks_like_key
 from ruler_cli.settings.suggestions import instead_of, nearest, question
-from ruler_cli.types import words_of
+from ruler_cli.types import shorten, words_of
 
 T = TypeVar("T")
 _LONGEST = 60
@@ -34,7 +34,6 @@ NAMES = {
     "all_batches": "all",
     "page": "output",
     "params": "param",
-    "pass_": "pass",
     "wait_timeout": "timeout",
 }
 """Fields whose name on the command line, in a variable and in a file is another one."""
@@ -47,6 +46,7 @@ SHORT_NAMES = {
 }
 SECTIONS: dict[str, type] = {}
 """The section of each setting, by its field."""
+_UNIONS = (Union, UnionType)
 _KINDS: dict[type, dict[str, Any]] = {}
 """The annotations of each section, by its fields."""
 
@@ -84,13 +84,6 @@ class Within:
     least: float
     most: float = math.inf
 
-    def check(self, number: float) -> None:
-        """Raise ValueError with what a number outside of the bounds is not."""
-        if not number >= self.least:
-            raise ValueError(f"{self.least:g} or more")
-        if not number <= self.most:
-            raise ValueError(f"{self.most:g} or less")
-
 
 _FLAGS = dict.fromkeys(words_of("1 on t true y yes"), True)
 _FLAGS |= dict.fromkeys(words_of("0 off f false n no"), False)
@@ -105,11 +98,11 @@ def _flag(value: Any) -> bool:
 
 def _number(value: Any, wanted: str = "a number") -> float:
     # Python counts True among the numbers
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(wanted)
+    if isinstance(value, bool):
+        raise ValueError(wanted)
     try:
         return float(value)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(wanted) from None
 
 
@@ -117,44 +110,40 @@ def _whole(value: Any) -> int:
     number = _number(value, "a whole number")
     if not number.is_integer():
         raise ValueError("a whole number")
-    try:
-        return int(value)
-    except ValueError:  # a text such as 5.0
-        return int(number)
+    return value if isinstance(value, int) else int(number)
 
 
-_NUMBERS: Mapping[Any, Any] = {bool: _flag, float: _number, int: _whole}
-_TEXTS: Mapping[Any, Any] = {str: str, Path: Path, bytes: str.encode}
+_READERS: Mapping[Any, Any] = {bool: _flag, float: _number, int: _whole}
+_OF_TEXT: Mapping[Any, Any] = {str: str, Path: Path, bytes: str.encode}
 """The readers of values by their kind, and of texts."""
 
 
 def read_value(kind: Any, value: Any) -> Any:
     """Return a value as an annotation has it, whose functions change the value first.
 
-    ValueError says what the value is not, and TypeError if it is of another kind.
+    ValueError says what the value is not.
     """
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
         return _read_marked(value, *parts)
-    if origin in (Union, UnionType):
+    if origin in _UNIONS:
         return _read_any(value, parts)
     if origin is tuple and isinstance(value, list | tuple):
         return tuple([read_value(parts[0], item) for item in value])
-    if kind in _NUMBERS:
-        return _NUMBERS[kind](value)
-    if origin is Literal:
-        if value not in parts:
-            *words, last = map(repr, parts)
-            listed = f"{', '.join(words)} or " if words else ""
-            raise ValueError(listed + last)
-    elif kind is not Any and not isinstance(value, origin or kind):
-        if kind not in _TEXTS:
-            raise TypeError(f"an instance of {kind.__name__}")
-        if not isinstance(value, str):
-            raise TypeError("a text")
-        return _TEXTS[kind](value)
-    return value
+    if kind in _READERS:
+        return _READERS[kind](value)
+    if origin is Literal and value not in parts:
+        *words, last = map(repr, parts)
+        listed = f"{', '.join(words)} or " if words else ""
+        raise ValueError(listed + last)
+    if origin is Literal or kind is Any or isinstance(value, origin or kind):
+        return value
+    if kind not in _OF_TEXT:
+        raise ValueError(f"an instance of {kind.__name__}")
+    if not isinstance(value, str):
+        raise ValueError("a text")
+    return _OF_TEXT[kind](value)
 
 
 def _read_marked(value: Any, kind: Any, *marks: Any) -> Any:
@@ -165,7 +154,11 @@ def _read_marked(value: Any, kind: Any, *marks: Any) -> Any:
     value = read_value(kind, value)
     for mark in marks:
         if isinstance(mark, Within) and value is not None:
-            mark.check(value)
+            # not a number is in no bounds
+            if not value >= mark.least:
+                raise ValueError(f"{mark.least:g} or more")
+            if value > mark.most:
+                raise ValueError(f"{mark.most:g} or less")
     return value
 
 
@@ -177,7 +170,7 @@ def _read_any(value: Any, kinds: Sequence[Any]) -> Any:
     for kind in kinds:
         try:
             return read_value(kind, value)
-        except (TypeError, ValueError) as mistake:
+        except ValueError as mistake:
             mistakes.append(mistake)
     raise mistakes[0]
 
@@ -185,17 +178,6 @@ def _read_any(value: Any, kinds: Sequence[Any]) -> Any:
 def kinds_of(section: type) -> dict[str, Any]:
     """Return the annotations of the fields of a section."""
     return _KINDS[section]
-
-
-def _plain_kinds(kind: Any) -> Iterator[Any]:
-    """Yield the kinds of an annotation, without their marks."""
-    if get_origin(kind) is Annotated:
-        yield from _plain_kinds(get_args(kind)[0])
-    elif get_origin(kind) in (Union, UnionType):
-        for part in get_args(kind):
-            yield from _plain_kinds(part)
-    else:
-        yield kind
 
 
 def settings_of(section: type) -> dict[str, Setting]:
@@ -219,20 +201,26 @@ def option_name(name: str) -> str:
         return SHORT_NAMES[name]
     if name not in SECTIONS:  # a program sets it
         return name
-    if not isinstance(setting_of(name), Option):
-        return f"--set {public_name(name)}"
-    return f"--{long_name(name)}"
+    if isinstance(setting_of(name), Option):
+        return f"--{long_name(name)}"
+    return f"--set {name}"
+
+
+def _kinds_of_setting(name: str) -> tuple[Any, ...]:
+    """Return the kinds of values of a setting, by its field, without their marks."""
+    kind = get_args(kinds_of(SECTIONS[name])[name])[0]
+    return get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
 
 
 def is_flag(name: str) -> bool:
     """Return whether a setting is a flag, by its field."""
-    return bool in _plain_kinds(kinds_of(SECTIONS[name])[name])
+    return bool in _kinds_of_setting(name)
 
 
 def choices_of(name: str) -> list[str]:
     """Return the words that a setting takes, by its field, of one that takes no others."""
     words: list[str] = []
-    for kind in _plain_kinds(kinds_of(SECTIONS[name])[name]):
+    for kind in _kinds_of_setting(name):
         if get_origin(kind) is Literal:
             words += get_args(kind)
     return words
@@ -241,6 +229,11 @@ def choices_of(name: str) -> list[str]:
 def public_name(field_name: str) -> str:
     """Return the name of a setting in a file; with dashes it is that of an option."""
     return NAMES.get(field_name, field_name)
+
+
+def long_name(name: str) -> str:
+    """Return the long name of an option, by its field."""
+    return public_name(name).replace("_", "-")
 
 
 @dataclass_transform(field_specifiers=(field,), frozen_default=True)
@@ -293,20 +286,13 @@ class SettingError(UsageError):
         self.setting = setting
 
 
-class SettingShapeError(SettingError, WrongShapeError):
-    """A setting has a value of another kind than it takes."""
-
-
 @frozen
 class Section:
     """The base of the sections."""
 
     def __new__(cls, *_: Any, **values: Any) -> Self:
         """Raise UsageError for a name that no field has."""
-        names = kinds_of(cls)
-        for name in values:
-            if name not in names:
-                raise unknown_setting(name, names)
+        refuse_unknown(values, kinds_of(cls))
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -317,11 +303,9 @@ class Section:
                 continue
             try:
                 read = read_value(kind, value)
-            except (TypeError, ValueError) as mistake:
-                wrong_kind = isinstance(mistake, TypeError)
-                error = SettingShapeError if wrong_kind else SettingError
+            except ValueError as mistake:
                 problem = f"{_shown(value)} is not {mistake}"
-                raise error(name, problem) from None
+                raise SettingError(name, problem) from None
             object.__setattr__(self, name, read)
 
 
@@ -330,23 +314,22 @@ def _shown(value: object) -> str:
     text = repr(value)
     if looks_like_key(text.strip("'")) or "header" in text.lower():
         return HIDDEN
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shorten(text, _LONGEST)
 
 
-def long_name(name: str) -> str:
-    """Return the long name of an option, by its field."""
-    return public_name(name).replace("_", "-")
-
-
-def unknown_setting(name: str, names: Iterable[str]) -> UsageError:
-    """Return the error for a name that no setting has."""
-    if is_key_name(name):
-        remedy = "name the variable that holds the key with --api-key-env VAR"
-        return UsageError(f"{name} is not an option", remedy)
-    problem = f"no such option: {name}"
-    instead = instead_of(name)
-    if instead is not None:
-        return UsageError(problem, instead)
-    return UsageError(
-        f"{problem}{question(nearest(name, map(public_name, names)))}"
-    )
+def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise UsageError for a name that no setting has."""
+    for name in names:
+        if name in known:
+            continue
+        if is_key_name(name):
+            remedy = (
+                "name the variable that holds the key with --api-key-env VAR"
+            )
+            raise UsageError(f"{name} is not an option", remedy)
+        problem = f"no such option: {name}"
+        near = question(nearest(name, map(public_name, known)))
+        instead = instead_of(name)
+        if instead is None:
+            problem += near
+        raise UsageError(problem, instead or "")

@@ -16,12 +16,11 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from ruler_cli.errors import UsageError, WrongShapeError
 from ruler_cli.settings.fields import (
@@ -45,7 +44,7 @@ from ruler_cli.settings.keys import (
 from ruler_cli.settings.model_list import listed
 from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
-from ruler_cli.types import JudgeRequest, Rubric, readable_text, words_of
+from ruler_cli.types import JudgeRequest, Rubric, readable, words_of
 
 DEFAULT_MODEL = "openai/o3"
 MAX_RECORD = 512
@@ -159,11 +158,13 @@ def max_failures_of(value: Any) -> Any:
 
 
 def price_of(value: Any) -> Any:
-    """Return the price that `2,8`, or a list of two numbers, states."""
+    """Return the price that `2,8`, alone in a list or not, or a list of two numbers, states."""
     if value is None:
         return None
-    parts = value.split(",") if isinstance(value, str) else value
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
     try:
+        parts = value.split(",") if isinstance(value, str) else value
         prompt, completion = map(float, parts)
     except (TypeError, ValueError):
         prompt = completion = math.nan
@@ -174,11 +175,8 @@ def price_of(value: Any) -> Any:
 
 
 def expand_home(path: str | Path) -> Path:
-    """Return a path with a leading `~` replaced, as a shell does. UsageError if there is no such user."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UsageError("no such home directory", place=str(path)) from None
+    """Return a path with a leading `~` replaced, as a shell does; that of an unknown user stays."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def ledger_path(value: Any) -> Any:
@@ -247,16 +245,7 @@ class JudgeSettings(Section):
     `ask` and `read` to `AskSettings`. `pictures` tells if the model reads pictures; None leaves that to litellm's list.
     """
 
-    model: Annotated[
-        str,
-        model_name,
-        Option(
-            "The judge: openai/…, hosted_vllm/…, any litellm name, a judge of ruler.toml, or `offline` (no model); "
-            "repeat it for a panel.",
-            "NAME",
-            many=True,
-        ),
-    ] = DEFAULT_MODEL
+    model: Annotated[str, model_name] = DEFAULT_MODEL
     api_base: Annotated[
         str | None,
         _address,
@@ -290,7 +279,7 @@ class JudgeSettings(Section):
         Price | None,
         price_of,
         Option(
-            "USD per million prompt and completion tokens, if unknown; once, or once for each judge.",
+            "USD per million prompt and completion tokens, if unknown.",
             "IN,OUT",
             many=True,
         ),
@@ -309,7 +298,7 @@ class JudgeSettings(Section):
 
     @property
     def spoken(self) -> Api:
-        """The API that is spoken: the one that is named, at the end of the address too; else by litellm's list.
+        """The API that is spoken: the one that is named, else by litellm's list.
 
         A model that serves both is asked by chat.
         """
@@ -318,9 +307,6 @@ class JudgeSettings(Section):
         provider = self.provider
         if self.function is not None or provider == self.model:
             return "chat"
-        pasted = re.search(r"/(systemone|decisions)/?$", self.api_base or "")
-        if pasted:
-            return cast("Api", pasted[1])
         if provider in _CHATTING:
             return "chat"
         if (
@@ -406,17 +392,6 @@ class PoolSettings(Section):
         return replace(self, **limits)
 
 
-def question_of(text: Any) -> Any:
-    """Return a question as text that can be sent; UsageError if it is empty."""
-    if not isinstance(text, str):
-        return text
-    if text.strip():
-        return readable_text(text)
-    raise SettingError(
-        "question", "is empty", "write one whose answer is Yes or No"
-    )
-
-
 @frozen
 class AskSettings(Section):
     """The requests about a group: its passes, windows and order.
@@ -449,7 +424,7 @@ class AskSettings(Section):
     ] = "auto"
     question: Annotated[
         str | None,
-        question_of,
+        readable,
         Setting("The question where probabilities are read.", "TEXT"),
     ] = None
     rubric: Annotated[
@@ -791,26 +766,11 @@ class ScoreSettings(RunSettings):
     ask: AskSettings = field(default_factory=AskSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
     combine: CombineSettings = field(default_factory=CombineSettings)
-    ledger: Annotated[
-        Path | None,
-        ledger_path,
-        Option(
-            "File of paid replies; repeat it to read others as well.  "
-            "[default: ruler/ledger.sqlite in the user's cache directory]",
-            "PATH|none",
-            many=True,
-        ),
-    ] = field(
+    ledger: Annotated[Path | None, ledger_path] = field(
         default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, ""))
     )
     panel: tuple[JudgeSettings, ...] = ()
-    escalate: Annotated[
-        JudgeSettings | None,
-        Option(
-            "A stronger judge for groups that the first leaves undecided.",
-            "NAME",
-        ),
-    ] = None
+    escalate: JudgeSettings | None = None
     ledgers: tuple[Annotated[Path, ledger_path], ...] = ()
     grace: Seconds = 60.0
 
@@ -893,55 +853,6 @@ def refuse_no_settings(value: object) -> None:
         raise WrongShapeError(problem, remedy, place="settings")
 
 
-_CONTRADICTIONS: Sequence[
-    tuple[str, Callable[[ScoreSettings], object], str, str]
-] = (
-    (
-        "cached_only",
-        lambda run: run.cached_only and run.ledger is None,
-        "needs a ledger",
-        "leave out --ledger none",
-    ),
-    (
-        "question",
-        lambda run: (
-            run.ask.question and not any(ask.by_probability for ask in run.asks)
-        ),
-        "is put to no judge",
-        "use --read probability",
-    ),
-    (
-        "debias",
-        lambda run: run.combine.debias and run.ask.order == "input",
-        "needs a random order: in input order a position tells the rollout",
-        "leave out --set order=input",
-    ),
-    (
-        "standardize",
-        lambda run: run.combine.standardize and not run.panel,
-        "needs several judges",
-        "repeat -m",
-    ),
-    (
-        "adaptive",
-        lambda run: run.adaptive and run.ask.passes < FIRST_PASSES,
-        "starts with 2 passes for every group",
-        "use --passes 2 or more",
-    ),
-    (
-        "min_passes",
-        lambda run: run.combine.min_passes > run.ask.passes,
-        "is more than --passes",
-        "use fewer",
-    ),
-    (
-        "min_passes",
-        lambda run: run.adaptive and run.combine.min_passes > FIRST_PASSES,
-        "is too many: --set adaptive gives most groups 2 passes",
-        "use 2 or less",
-    ),
-)
-"""Settings that make no sense with others: the first one, the test, the problem and the way out."""
 _COMPARING = words_of(
     "passes order debias min_passes adaptive group_size single"
 )
@@ -952,30 +863,44 @@ _OF_ALL = ("debias", "standardize")
 
 def _refuse_contradictions(run: ScoreSettings) -> None:
     """Raise UsageError for settings that contradict one another."""
-    scale = scale_mistake(run.ask.rubric)
+    for name, problem, remedy in _contradictions(run):
+        raise SettingError(name, problem, remedy)
+
+
+def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
+    """Yield settings that make no sense with others, each with the problem and the way out."""
+    ask, combine = run.ask, run.combine
+    scale = scale_mistake(ask.rubric)
     if scale:
-        raise SettingError("rubric", scale)
+        yield "rubric", scale, ""
     if all(run.asked_each):
         for name in _changed(run, _COMPARING):
             problem = "has no meaning: every judge is asked about each rollout alone, once"
-            raise SettingError(
-                name, problem, "leave it out, or leave out --ask each"
-            )
-    for judge, ask in zip(run.judges, run.asks, strict=True):
-        problem = "is asked about each rollout alone, and writes no score"
-        if ask.typed:
-            problem = "is a decision model, which writes no text"
-        if not ask.by_probability and (ask.typed or ask.ask == "each"):
-            remedy = "leave it out, or use --read probability"
-            raise SettingError("read", f"judge {judge.label} {problem}", remedy)
-    for name, is_wrong, problem, remedy in _CONTRADICTIONS:
-        if is_wrong(run):
-            raise SettingError(name, problem, remedy)
+            yield name, problem, "leave it out, or leave out --ask each"
+    for judge, asked in zip(run.judges, run.asks, strict=True):
+        if not asked.by_probability and (asked.typed or asked.ask == "each"):
+            problem = f"judge {judge.label} writes no score, as a decision model or with --ask each"
+            yield "read", problem, "leave it out, or use --read probability"
+    if run.cached_only and run.ledger is None:
+        yield "cached_only", "needs a ledger", "leave out --ledger none"
+    if ask.question and not any(asked.by_probability for asked in run.asks):
+        yield "question", "is put to no judge", "use --read probability"
+    if combine.debias and ask.order == "input":
+        problem = (
+            "needs a random order: in input order a position tells the rollout"
+        )
+        yield "debias", problem, "leave out --set order=input"
+    if run.adaptive and ask.passes < FIRST_PASSES:
+        problem = "starts with 2 passes for every group"
+        yield "adaptive", problem, "use --passes 2 or more"
+    fewest = FIRST_PASSES if run.adaptive else ask.passes
+    if combine.min_passes > fewest:
+        yield "min_passes", "is more than the passes of a group", "use fewer"
     if run.input.shard:
         for name in _changed(run, _OF_ALL):
             problem = "needs all groups, and a shard has some"
             remedy = "use it in the last run, over the whole file with the --ledger of every shard"
-            raise SettingError(name, problem, remedy)
+            yield name, problem, remedy
 
 
 def _changed(run: ScoreSettings, names: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The settings of a command as they were read: the values of each section, and the source of each value."""
+"""The settings of a command as they were read, and the source of each value."""
 
 from __future__ import annotations
 
@@ -19,33 +19,47 @@ from ruler_cli.settings.fields import (
     Share,
     Within,
     frozen,
-    paths,
     texts,
 )
-from ruler_cli.settings.models import JudgeSettings, RecordPaths, ScoreSettings
+from ruler_cli.settings.models import (
+    DEFAULT_MODEL,
+    RecordPaths,
+)
 
 T = TypeVar("T")
-TABLES = (
-    "score",
-    "check",
-    "prompt",
-    "agree",
-    "report",
-    "compare",
-    "trend",
-    "label",
-    "select",
-    "ledger.path",
-    "ledger.stats",
-    "ledger.clear",
-    "batch.submit",
-    "batch.status",
-    "batch.collect",
-    "batch.cancel",
-    "batch.export",
-    "batch.import",
-)
-"""Tables of the file for commands that take options."""
+
+
+@frozen
+class NamedSettings(Section):
+    """Judges and ledgers of a run by their names, which may be those of tables or patterns."""
+
+    _: KW_ONLY
+    model: Annotated[
+        str | tuple[str, ...],
+        texts,
+        Option(
+            "The judge: openai/…, hosted_vllm/…, any litellm name, a judge of ruler.toml, or `offline` (no model); "
+            "repeat it for a panel.",
+            "NAME",
+            many=True,
+        ),
+    ] = DEFAULT_MODEL
+    escalate: Annotated[
+        str | None,
+        Option(
+            "A stronger judge for groups that the first leaves undecided.",
+            "NAME",
+        ),
+    ] = None
+    ledger: Annotated[
+        Paths,
+        Option(
+            "File of paid replies; repeat it to read others as well.  "
+            "[default: ruler/ledger.sqlite in the user's cache directory]",
+            "PATH|none",
+            many=True,
+        ),
+    ] = ()
 
 
 @frozen
@@ -113,16 +127,6 @@ class CommandSettings(Section):
         str | None,
         PerRun("Key of the group to show in full.", "KEY"),
     ] = None
-    pass_: Annotated[
-        int,
-        Within(1),
-        PerRun("Number of the pass over the group.", "P"),
-    ] = 1
-    window: Annotated[
-        int,
-        Within(1),
-        PerRun("Number of the window of that pass.", "W"),
-    ] = 1
     page: Annotated[
         str | None,
         PerRun(
@@ -231,14 +235,14 @@ Layer = dict[str, Origin]
 class ConfigFile:
     """A checked file: `name` stands for it in sentences.
 
-    `tables` has the values of each command's table by their fields, `judges` those of each judge's; `formats` are
+    `defaults` are those of options by their fields, `judges` the values of each judge's table; `formats` are
     the user's rows. `discovered`: the user did not name it.
     """
 
     name: str
-    tables: dict[str, dict[str, Any]]
-    judges: dict[str, dict[str, Any]]
-    formats: dict[str, RecordPaths]
+    defaults: dict[str, Any] = field(default_factory=dict)
+    judges: dict[str, dict[str, Any]] = field(default_factory=dict)
+    formats: dict[str, RecordPaths] = field(default_factory=dict)
     discovered: bool = False
 
 
@@ -255,6 +259,10 @@ class Options:
     file: ConfigFile | None = None
     config: str | None = None
 
+    def of(self, section: type[T]) -> T:
+        """Return a section with the values of this command."""
+        return section(**self.values_of(section))
+
     def values_of(self, section: type) -> dict[str, Any]:
         """Return the values of a section that are not the defaults, as the user wrote them."""
         values = {}
@@ -263,33 +271,16 @@ class Options:
                 values[name] = origin.value
         return values
 
-    def of(self, section: type[T]) -> T:
-        """Return a section with the values of this command."""
-        return section(**self.values_of(section))
-
     def __getattr__(self, name: str) -> Any:
         """Return the value of a setting, by its field."""
         if name not in SECTIONS:
             raise AttributeError(name)
-        section = SECTIONS[name]
-        if section in (JudgeSettings, ScoreSettings):
-            return self.origin(name).value
-        return getattr(self.of(section), name)
-
-    @property
-    def models(self) -> list[str]:
-        """The judges as they were named, without the one of `escalate`."""
-        return [*texts(self.model or ())]
-
-    @property
-    def ledgers(self) -> list[str]:
-        """The ledgers as they were named, the one that is written first."""
-        return [str(name) for name in paths(self.ledger)]
+        return getattr(self.of(SECTIONS[name]), name)
 
     @property
     def ledger_name(self) -> str:
         """The ledger that is written, as it was named; empty if none was."""
-        return next(iter(self.ledgers), "")
+        return next(iter(self.ledger), "")
 
     @property
     def rows(self) -> dict[str, RecordPaths]:
@@ -297,11 +288,11 @@ class Options:
         return self.file.formats if self.file else {}
 
     def judges_named(self, rank: int) -> list[str]:
-        """Return the judges that sources of a rank name, the one of `escalate` last."""
+        """Return the judges that sources of a rank name."""
         names: list[str] = []
-        for name in ("model", "escalate"):
-            if name in self.layers[rank]:
-                names += texts(self.layers[rank][name].value)
+        layer = self.layers.get(rank, {})
+        for name in layer.keys() & {"model", "escalate"}:
+            names += texts(layer[name].value)
         return names
 
     def origin(self, name: str) -> Origin:

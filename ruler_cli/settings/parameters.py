@@ -16,72 +16,51 @@ from ruler_cli.settings.fields import SettingError
 from ruler_cli.settings.keys import is_key_name, snake_case
 from ruler_cli.types import words_of
 
-_ENDPOINT = "name the endpoint with --api-base URL"
-_MODEL = "name the model with -m NAME"
-_OURS = "ruler writes the prompt and reads one reply; leave it out"
-_ELSEWHERE = (
-    "it may send the call elsewhere, or answer in its place; leave it out"
-)
-_ADDRESSES = re.compile(
-    r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?"
-)
-_MODELS = re.compile("models?|model_id|deployment_id|engine")
-_PROMPTS = re.compile(
-    "messages|n|system|system_instruction|instructions|contents|input|prompt|state|questions"
-)
-_MOVES = re.compile(
-    r"(?!allow_|disable_|max_)(?:.*_)?fallbacks?(?:_.*)?|mock_.*|.*router.*|routing_strategy"
-    r"|(?:.*_)?callbacks?|(?:.*_)?client|logger_fn|litellm_(?:params|credential_name|system_prompt)|shared_session"
-    r"|(?:silent|fallback)_models?|model_(?:list|alias_map|config|group.*)|custom_llm_provider|azure|use_litellm_proxy"
-    r"|use_xai_oauth|prompt_(?:id|integration|label|variables|version)|custom_prompt_dict|.*_continue_message"
-    r"|cache|caching|(?:preset_)?cache_key|(?:.*_)?transport|(?:.*_)?prox(?:y|ies)|fastest_response"
-)
-"""Names, in snake case, of what changes who is asked or what, at any depth but for the second and the third."""
-_PLACES = re.compile(
-    ".*(?:region|location|residency|account|account_id|site|resource)(?:_name)?"
-)
-_PLACE = re.compile(r"[^/\\#?@:]*")
-"""Names of what providers put into the name of a host, and the values that stay within it."""
-_DATA = re.compile(
-    ".*headers|extra_query|response_format|json_schema|schema|parameters|input_schema|properties|.*credentials"
-)
-"""Names whose values are not looked into: no name in them is a parameter."""
-_HARMLESS = (("n", 1),)
-_ADVICE = {
-    "timeout": "use --timeout S",
-    "num_retries": "use --set retries=N",
-    "max_retries": "use --set retries=N",
+_REFUSED = {
+    r"(.*_)?(api_base|base_url|endpoint|host|url|uri)(_url)?": "name the endpoint with --api-base URL",
+    r"""
+    (?!allow_|disable_|max_)(.*_)?fallbacks?(_.*)?|mock_.*|.*router.*|routing_strategy|(.*_)?callbacks?|(.*_)?client
+    |logger_fn|litellm_(params|credential_name|system_prompt)|shared_session|(silent|fallback)_models?
+    |model_(list|alias_map|config|group.*)|custom_llm_provider|azure|use_litellm_proxy|use_xai_oauth
+    |prompt_(id|integration|label|variables|version)|custom_prompt_dict|.*_continue_message|cache|caching
+    |(preset_)?cache_key|(.*_)?transport|(.*_)?prox(y|ies)|fastest_response
+    """: "it may send the call elsewhere, or answer in its place; leave it out",
+    "models?|model_id|deployment_id|engine": "name the model with -m NAME",
+    "messages|n|stream|stream_options|system|system_instruction|instructions|contents|input|prompt|state|questions": (
+        "ruler writes the prompt and reads one reply; leave it out"
+    ),
 }
-_OF_LITELLM = words_of("""
-additional_drop_params allowed_model_region allowed_openai_params api_version assistant_continue_message async_call
-azure_ad_token azure_ad_token_provider azure_password azure_scope azure_username base_model budget_duration
-caching_groups client_id client_secret client_side_timeout complete_response configurable_clientside_auth_params
-cooldown_time data_residency default_headers disable_add_transform_inline_image_block drop_params
-enable_json_schema_validation ensure_alternating_roles fallback_depth force_timeout headers_to_forward
-hf_model_name include_server_side_tool_invocations itpm
-keepalive_seconds litellm_call_id litellm_disabled_callbacks litellm_logging_obj litellm_metadata
-litellm_request_debug litellm_session_id litellm_trace_id log_client_error_tracebacks max_agentic_loops max_budget
-max_fallbacks max_file_size_mb max_parallel_requests max_retries merge_reasoning_content_in_choices model_info
-no-log num_retries organization otpm output_cost_per_second output_cost_per_token provider_affinity_header
-provider_specific_header proxy_server_request region_name request_timeout retry_policy retry_strategy rpm
-secret_fields ssl_verify stream_chunk_size stream_response stream_timeout stream_timeout_by_service_tier
-supports_system_message tenant_id text_completion timeout timeout_by_service_tier tpm turn_off_message_logging
-use_chat_completions_api use_client use_in_pass_through
-""")
-"""Parameters that litellm, or a client of a provider, acts on and does not send."""
+"""Patterns of names, in snake case, of what changes who is asked or what, and the advice."""
+_OF_LITELLM = r"""
+additional_drop_params|allowed_model_region|allowed_openai_params|api_version|assistant_continue_message|async_call
+|azure_ad_token|azure_ad_token_provider|azure_password|azure_scope|azure_username|base_model|budget_duration
+|caching_groups|client_id|client_secret|client_side_timeout|complete_response|configurable_clientside_auth_params
+|cooldown_time|data_residency|disable_add_transform_inline_image_block|drop_params|enable_json_schema_validation
+|ensure_alternating_roles|fallback_depth|force_timeout|headers_to_forward|hf_model_name
+|include_server_side_tool_invocations|itpm|keepalive_seconds|litellm_.*|log_client_error_tracebacks|max_agentic_loops
+|max_budget|max_fallbacks|max_file_size_mb|max_parallel_requests|max_retries|merge_reasoning_content_in_choices
+|model_info|no_log|num_retries|organization|otpm|provider_affinity_header|provider_specific_header
+|proxy_server_request|region_name|request_timeout|retry_policy|retry_strategy|rpm|secret_fields|ssl_verify
+|stream_(chunk_size|response|timeout.*)|supports_system_message|tenant_id|text_completion|timeout.*|tpm
+|turn_off_message_logging|use_chat_completions_api|use_client|use_in_pass_through|.*_cost_per_.*|.*headers
+"""
+"""Names of parameters that litellm, or a client of a provider, acts on and does not send."""
 KNOWN = words_of("""
-allowed_openai_params api_version aws_region_name bad_words cache_control_injection_points chat_template_kwargs
+allowed_openai_params api_version bad_words cache_control_injection_points chat_template_kwargs
 do_sample drop_params enable_thinking frequency_penalty guided_choice guided_decoding_backend guided_grammar
 guided_json guided_regex ignore_eos include_reasoning keep_alive length_penalty logit_bias logprobs
 max_completion_tokens max_new_tokens max_output_tokens max_tokens metadata min_p min_tokens mirostat modalities n
 num_ctx num_predict parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_retention reasoning
-reasoning_budget reasoning_effort region_name repetition_penalty response_format safety_identifier safety_settings
-seed separate_reasoning service_tier skip_special_tokens stop stop_token_ids store stream stream_options
+reasoning_budget reasoning_effort repetition_penalty response_format safety_identifier safety_settings
+seed separate_reasoning service_tier skip_special_tokens stop stop_token_ids store
 structured_outputs temperature think thinking thinking_budget thinking_config tool_choice tools top_a top_k
-top_logprobs top_n_sigma top_p typical_p use_beam_search user verbosity vertex_location
-vertex_project
+top_logprobs top_n_sigma top_p typical_p use_beam_search user verbosity vertex_project
 """)
 """Parameters that a file which the user did not name may set."""
+
+
+_PARTS = ("headers", "extra_headers", "extra_query", "extra_body")
+"""Parameters that are objects, and no part of the body by their own names."""
 
 
 def params_of(value: Any) -> Any:
@@ -109,38 +88,32 @@ def params_of(value: Any) -> Any:
                 remedy = 'write {"NAME": "VALUE"}'
                 raise SettingError("params", "is not an object", remedy, name)
         headers_of(value)
-        _refuse(value, "")
+        for name, content in value.items():
+            _refuse(name, content)
+            if is_key_name(name):
+                problem = "a key is not a parameter"
+                remedy = (
+                    "name the variable that holds it with --api-key-env VAR"
+                )
+                raise SettingError("params", problem, remedy, name)
+        for name, content in (value.get("extra_body") or {}).items():
+            _refuse(name, content)
     return value
 
 
-def _refuse(params: Mapping[Any, Any], place: str) -> None:
-    """Raise UsageError for a parameter of a body, at any depth; `place` is the path to it."""
-    for key, inner in params.items():
-        name = snake_case(str(key))
-        outermost = place in ("", "extra_body.")
-        # what providers put into the name of a host may lead to another one
-        in_host = isinstance(inner, str) and _PLACES.fullmatch(name)
-        leaves_host = in_host and not _PLACE.fullmatch(inner)
-        advice = ""
-        if not place and is_key_name(name):
-            advice = "a key is not a parameter; name the variable that holds it with --api-key-env VAR"
-        elif _ADDRESSES.fullmatch(name):
-            advice = _ENDPOINT
-        elif leaves_host or _MOVES.fullmatch(name):
-            advice = _ELSEWHERE
-        elif outermost and _MODELS.fullmatch(name):
-            advice = _MODEL
-        elif outermost and _PROMPTS.fullmatch(name):
-            advice = _OURS
-        if advice and (name, inner) not in _HARMLESS:
-            raise SettingError("params", advice, value=f"{place}{key}")
-        parts = [] if _DATA.fullmatch(name) else [inner]
-        while parts:
-            part = parts.pop()
-            if isinstance(part, Mapping):
-                _refuse(part, f"{place}{key}.")
-            elif isinstance(part, list | tuple):
-                parts += part
+def _refuse(name: str, content: Any) -> None:
+    """Raise UsageError for a parameter that moves or replaces a call."""
+    if (name, content) == ("n", 1):
+        return
+    for pattern, remedy in _REFUSED.items():
+        if _is(name, pattern):
+            raise SettingError("params", remedy, value=name)
+
+
+def _is(name: str, pattern: str) -> bool:
+    """Return whether a name, in snake case, is one of those of a pattern."""
+    match = re.fullmatch(pattern, snake_case(str(name)), re.VERBOSE)
+    return match is not None
 
 
 class Wire(NamedTuple):
@@ -149,10 +122,6 @@ class Wire(NamedTuple):
     body: dict[str, Any]
     headers: dict[str, str]
     query: str
-
-
-_PARTS = ("headers", "extra_headers", "extra_query", "extra_body")
-"""Parameters that are objects, and no part of the body by their own names."""
 
 
 def body_of(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,17 +135,12 @@ def body_of(params: Mapping[str, Any]) -> dict[str, Any]:
 def wire_of(params: Mapping[str, Any]) -> Wire:
     """Return where a direct call has each parameter, as OpenAI's client sends it; UsageError for litellm's own."""
     for name in params:
-        plain = snake_case(name)
-        header = plain.endswith("headers") and name not in _PARTS
-        if header or plain in _OF_LITELLM or "_cost_per_" in plain:
-            remedy = _ADVICE.get(name, "leave it out, or use --set via=litellm")
+        if name not in _PARTS and _is(name, _OF_LITELLM):
             problem = "is not a parameter of the endpoint but of litellm, or of a client"
+            remedy = "leave it out, or use --set via=litellm; for time and tries --timeout and --set retries=N"
             raise SettingError("params", problem, remedy, name)
     query = {}
     for name, value in (params.get("extra_query") or {}).items():
-        if isinstance(value, Mapping | list | tuple):
-            problem = "is not a text, a number or a flag"
-            raise SettingError("params", problem, value=f"extra_query.{name}")
         if value is not None:
             text = str(value)
             query[name] = text.lower() if isinstance(value, bool) else text
@@ -184,25 +148,21 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
     return Wire(body_of(params), headers_of(params), text)
 
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
-_FRAMING = re.compile(
-    "host|content-length|transfer-encoding|connection", re.IGNORECASE
+_HEADER = re.compile(
+    r"(?!(?:host|content-length|transfer-encoding|connection):)[\w!#$%&'*+.^`|~-]+: (?a:[\t\x20-\x7e]|[\x80-\xff])*",
+    re.IGNORECASE,
 )
+"""A header that can be sent, and does not frame the request."""
 
 
 def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
     """Return the further headers of a call; UsageError, which shows no value, for one that cannot be sent."""
-    headers: dict[str, Any] = {}
+    headers = {}
     for part in ("headers", "extra_headers"):
         for name, value in (params.get(part) or {}).items():
-            headers[str(name)] = value
-    for name, value in headers.items():
-        text = isinstance(value, str | int | float) and not _CONTROL.search(
-            str(value)
-        )
-        if not text or not _HEADER.fullmatch(name) or _FRAMING.fullmatch(name):
-            problem = f"has a header that cannot be sent: {name!r}"
-            remedy = "correct it, or leave it out"
-            raise SettingError("params", problem, remedy, "extra_headers")
-    return {name: str(value) for name, value in headers.items()}
+            if not _HEADER.fullmatch(f"{name}: {value}"):
+                problem = f"has a header that cannot be sent: {name!r}"
+                remedy = "correct it, or leave it out"
+                raise SettingError("params", problem, remedy, "extra_headers")
+            headers[str(name)] = str(value)
+    return headers

@@ -120,17 +120,13 @@ def test_refused_groups(
 def test_panel_cap(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A panel has one cap with exit code 4, and a run with a higher cap pays for nothing twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(30)])
-    run = [
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        *PANEL,
-        "--api-base",
-        server.base,
-        "--passes",
-        "2",
-    ]
-    run += ["--price", "2,8", "--price", "20,80", "--summary", "sum.json"]
+    cheap, dear = PANEL[1::2]
+    (tmp_path / "ruler.toml").write_text(
+        f"[judges.dear]\nmodel = '{dear}'\nprice = [20, 80]\n"
+        f"[judges.cheap]\nmodel = '{cheap}'\nprice = [2, 8]\n"
+    )
+    run = ["score", "in.jsonl", "out.jsonl", "-m", "cheap", "-m", "dear"]
+    run += ["--api-base", server.base, "--passes", "2", "--summary", "sum.json"]
     done = ruler(*run, "--max-cost", "0.2")
     assert done.returncode == 4, done.stderr
     summary = json.loads((tmp_path / "sum.json").read_text())

@@ -30,12 +30,6 @@ ledger = "mine.sqlite"
 group_by = "task"
 api_key_env = "LAB"
 
-[check]
-passes = 3
-
-[batch.submit]
-model = "fast"
-
 [judges.fast]
 model = "openai/good"
 rpm = 60
@@ -100,12 +94,12 @@ OPTIONS = [
     ),
     (
         "price",
-        ["1,2"],
+        "1,2",
         "--price 3,4",
-        ["3,4"],
+        "3,4",
         "RULER_PRICE",
         "5,6",
-        ["5,6"],
+        "5,6",
         None,
     ),
     (
@@ -163,16 +157,16 @@ def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
-    """Other commands have the options of `[score]` that are theirs too, and their own table wins."""
+    """Other commands have the options of `[score]` that are theirs too."""
     (tmp_path / "ruler.toml").write_text(FILE)
     check, submit = holds(ruler, "check"), holds(ruler, "batch", "submit")
-    assert check["passes"] == (3, "ruler.toml [check]")
+    assert check["passes"] == (2, SCORE)
     assert (check["order"], check["ledger"]) == (
         ("input", SCORE),
         (["mine.sqlite"], SCORE),
     )
     assert check["max-cost"][1] == SCORE
-    assert submit["model"] == (["fast"], "ruler.toml [batch.submit]")
+    assert submit["model"] == (["fast", "offline"], SCORE)
     assert (submit["ledger"], submit["max-cost"][0]) == (
         (["mine.sqlite"], SCORE),
         7.5,
@@ -211,7 +205,7 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(quiet)
     assert not ruler("score", "in.jsonl", "out.jsonl").stderr
     (tmp_path / "ruler.toml").write_text(
-        "[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n"
+        "[score]\nmodel = 'offline'\nledger = 'l.sqlite'\n"
     )
     assert (
         "settings of ruler.toml: model, ledger\n"
@@ -299,13 +293,8 @@ def test_file_that_reads_others(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
-    """The file is the one of --config, else `ruler.toml` here, else `[tool.ruler]` of pyproject.toml."""
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "ruler"\n')
+    """The file is the one of --config, else `ruler.toml` here."""
     assert holds(ruler)["passes"] == (1, "default")
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "x"\n[tool.ruler.score]\npasses = 3\n'
-    )
-    assert holds(ruler)["passes"] == (3, "pyproject.toml [score]")
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 4\n")
     assert holds(ruler)["passes"] == (4, SCORE)
     (tmp_path / "lab.toml").write_text("\n[score]\npasses = 5\n")
@@ -330,20 +319,8 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
         f"{long}: cannot be read: File name too long"
         in ruler("config", "--config", long).stderr
     )
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
-    for empty in (
-        ruler("config", "--config", "pyproject.toml"),
-        ruler("check", "x", RULER_CONFIG="pyproject.toml"),
-    ):
-        assert (
-            empty.returncode,
-            "pyproject.toml: has no table [tool.ruler]" in empty.stderr,
-        ) == (
-            2,
-            True,
-        )
     nothing = ruler("config", "--config", "none").stdout
-    assert nothing.startswith("no ruler.toml here, and no [tool.ruler] in a ")
+    assert nothing.startswith("no ruler.toml here\n")
 
 
 MISTAKES = {
@@ -400,11 +377,8 @@ MISTAKES = {
     "[score]\n\nmax-costs = 3": (
         " [score]: no such option: max_costs; did you mean max_cost?"
     ),
-    "[batch.submitt]\nx = 3": (
-        ": there is no table [batch.submitt]; did you mean batch.submit?"
-    ),
-    "[scoer]\nx = 3": ": there is no table [scoer]; did you mean score?",
-    "passes = 3": ": there is no table [passes]; options belong in a table such as [score]",
+    "[scoer]\nx = 3": ": there is no table [scoer]; options belong in [score]",
+    "passes = 3": ": there is no table [passes]; options belong in [score]",
     "[score]\npasses = ": ": is not valid TOML: Invalid value",
     "[score]\npasses = 1\npasses = 2": ": is not valid TOML: Cannot overwrite a value",
     "score.passes = 0": " [score] passes: 0 is not 1 or more",
@@ -432,11 +406,6 @@ def test_mistakes(
             )
             assert not (tmp_path / "out.jsonl").exists()
     assert ruler("score", "--help").returncode == 0
-    (tmp_path / "ruler.toml").write_text("[agree]\nmax_cost = 3\n")
-    assert (
-        "`ruler agree` has no option max_cost"
-        in ruler("agree", "in.jsonl").stderr
-    )
 
 
 SECRETS = {
@@ -725,15 +694,6 @@ def test_key_and_endpoint_are_a_pair(
     assert (one["api_base"], one["api_key_env"]) == (base, key)
 
 
-def test_pair_of_one_table(ruler: Ruler, tmp_path: Path) -> None:
-    """A command's own endpoint is not joined with the key of `[score]`, nor the other way round."""
-    for own in ('api_base = "http://c/v1"', 'api_key_env = "KEY_C"'):
-        (tmp_path / "ruler.toml").write_text(PAIRS + f"[batch.submit]\n{own}\n")
-        (one,) = judges(ruler, "batch", "submit", "-m", "openai/x").values()
-        assert "KEY_S" not in str(one)
-        assert "http://s/v1" not in str(one)
-
-
 def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
     """A key named beside a model of one provider is not sent to that of a model of the command line."""
     file, env = (
@@ -759,7 +719,7 @@ def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
         )
 
 
-PANEL = 'model = ["openai/a", "openai/b"]\nprice = [[1, 2], [3, 4]]\n'
+PANEL = 'model = ["openai/a", "openai/b"]\nprice = [1, 2]\n'
 PRICES = [
     ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/o3", [None]),
     (
@@ -768,24 +728,19 @@ PRICES = [
         [[5, 6]],
     ),
     ("price = [1, 2]\n", "", [[1, 2]]),
-    (PANEL, "", [[1, 2], [3, 4]]),
+    (PANEL, "", [[1, 2], [1, 2]]),
     (PANEL, "-m openai/o3", [None]),
-    (PANEL, "-m openai/b", [[3, 4]]),
+    (PANEL, "-m openai/b", [[1, 2]]),
     ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/a", [[1, 2]]),
     ("price = [1, 2]\n", "-m openai/o3", [[1, 2]]),
     (
-        'model = "openai/a"\nprice = [1, 2]\n[check]\nescalate = "openai/o3"\npasses = 2\n',
+        'model = "openai/a"\nprice = [1, 2]\nescalate = "openai/o3"\n',
         "check",
         [[1, 2], [1, 2]],
     ),
     (PANEL, "-m openai/c -m openai/d", [None, None]),
-    (PANEL, "--escalate openai/c --passes 2", [[1, 2], [3, 4], None]),
+    (PANEL, "--escalate openai/c --passes 2", [[1, 2], [1, 2], None]),
     ('model = "openai/a"\nprice = [1, 2]\n', "-m table", [[7, 8]]),
-    (
-        'model = "openai/a"\nprice = [1, 2]\n[check]\nmodel = "openai/o3"\n',
-        "check",
-        [None],
-    ),
 ]
 """Lines of `[score]`, words, and the prices of the judges."""
 
@@ -812,27 +767,23 @@ def test_what_python_cannot_do(
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "sentence"),
+    ("text", "sentence"),
     [
         (
-            "ruler.toml",
             "a = " + "[" * 5000 + "]" * 5000,
             "is not valid TOML: maximum recursion",
         ),
         (
-            "ruler.toml",
             f"[score]\nseed = 1{'0' * 5000}\n",
             "is not valid TOML: Exceeds the limit",
         ),
-        ("pyproject.toml", "[tool]\nruler.score.passes = 0\n", "passes"),
-        ("pyproject.toml", "tool.ruler.score.passes = 0\n", "passes"),
     ],
 )
 def test_odd_files(
-    name: str, text: str, sentence: str, ruler: Ruler, tmp_path: Path
+    text: str, sentence: str, ruler: Ruler, tmp_path: Path
 ) -> None:
-    """A file that Python cannot take is one sentence, and each way to write a table is read."""
-    (tmp_path / name).write_text(text)
+    """A file that Python cannot take is one sentence."""
+    (tmp_path / "ruler.toml").write_text(text)
     done = ruler("config")
     assert done.returncode == 2
     assert sentence in done.stderr

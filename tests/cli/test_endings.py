@@ -46,7 +46,7 @@ def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     assert facts["ended"] == {how: dump.count(how) for how in ENDINGS}
     write(tmp_path / "none.jsonl", sample("slime"))
     page = ruler("check", "none.jsonl", "-m", "offline").stdout
-    assert "\ninput  " in page
+    assert "\nfound  " in page
     assert "\n  ended " not in page
 
 

@@ -1,8 +1,7 @@
-"""`ruler prompt` for any pass and window of a group."""
+"""`ruler prompt`: the first request of a group."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -25,44 +24,19 @@ def dump(tmp_path: Path) -> Path:
     return write(tmp_path / "in.jsonl", [large, alone])
 
 
-def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
-    """Every request of a group that `score` sends can be printed, by its pass and window."""
-    args = (
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
-        "--group-size",
-        "3",
-        "--passes",
-        "3",
-    )
-    assert (
-        ruler(
-            "score",
-            dump,
-            dump.with_name("out.jsonl"),
-            *args,
-            "--ledger",
-            "none",
-        ).returncode
-        == 0
-    )
-    sent = (
-        [message["content"] for message in request["messages"]]
-        for request in server.requests()
-    )
-    printed = set()
-    for pass_index, window in itertools.product((1, 2, 3), repeat=2):
-        done = ruler(
-            "prompt", dump, *args, "--pass", pass_index, "--window", window
-        )
-        assert f"pass {pass_index} of 3, window {window} of 3\n" in done.stderr
-        printed.add(done.stdout)
-    assert len(printed) == 9
-    assert printed <= {
-        f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent
-    }
+def test_first_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
+    """The first request of a group is printed as `score` sends it, with the number of all."""
+    args = ["-m", "openai/good", "--api-base", server.base, "--passes", "3"]
+    args += ["--group-size", "3", "--ledger", "none"]
+    output = dump.with_name("out.jsonl")
+    assert ruler("score", dump, output, *args).returncode == 0
+    done = ruler("prompt", dump, *args[:-2])
+    assert "group 'large': the first of 9 requests\n" in done.stderr
+    sent = []
+    for request in server.requests():
+        system, user = (message["content"] for message in request["messages"])
+        sent.append(f"system:\n{system}\n\nuser:\n{user}\n")
+    assert done.stdout in sent
 
 
 def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
@@ -91,23 +65,6 @@ def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
         assert printed == f"system:\n{system}\n\nuser:\n{user}\n"
         assert ('"scores": {"ID"' in printed) is (model == "openai/good")
         server.reset()
-
-
-def test_refused(ruler: Ruler, dump: Path) -> None:
-    """A request that is never made is bad usage, with the reason."""
-    cases = {
-        "--window 2": "has 1 window",
-        "--group-size 3 --window 4": "has 3 windows",
-        "--group alone --pass 2": "has 1 pass",
-        "--pass 0": "--pass",
-    }
-    for args, reason in cases.items():
-        done = ruler("prompt", dump, *args.split())
-        assert (done.returncode, reason in done.stderr, done.stdout) == (
-            2,
-            True,
-            "",
-        )
 
 
 @pytest.mark.parametrize("ask", ["group", "each"])

@@ -300,7 +300,6 @@ def test_flags(case: str, ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("check", "mine.json", "--json")
     assert done.returncode == 2
     found = json.loads(done.stdout)["proposal"]
-    assert found["flags"] == flags
     assert found["command"] == f"ruler check mine.json {flags}"
     page = ruler("check", "mine.json").stdout
     assert page.endswith(f"\nTry it: {found['command']}\n")
@@ -450,9 +449,10 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     if key in ("", "br[]ack"):
         assert (found, done.stdout) == (None, "")
         return
-    assert found["flags"] in done.stdout
+    assert found["command"] in done.stdout
     (path,) = found["paths"]["messages"]
-    script = f"printf '%s\\0' {found['flags']}"
+    flags = found["command"].removeprefix("ruler check mine.json ")
+    script = f"printf '%s\\0' {flags}"
     printed = subprocess.run(
         ["bash", "-c", script], capture_output=True, check=True
     )
@@ -470,10 +470,11 @@ def test_calls_beside_an_answer(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path, [{"task": {"prompt": asked(i)}, "run": run} for i in EIGHT]
     )
     proposal = json.loads(ruler("check", "mine.json", "--json").stdout)
-    flags = proposal["proposal"]["flags"]
-    assert flags == (
+    command = proposal["proposal"]["command"]
+    flags = (
         "--messages run.final_output --prompt task.prompt --outcome run.success"
     )
+    assert command == f"ruler check mine.json {flags}"
     lines = ruler("prompt", "mine.json", *flags.split()).stdout.split("\n")
     at = lines.index('call refund: {"id":1}')
     assert lines[at + 1 : at + 3] == [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.safe_text import printable_key
+from ruler_cli.cli.safe_text import one_line, visible
 from ruler_cli.results.identity import group_name
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
@@ -100,9 +100,8 @@ def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
         [scored(key, 0.9, 0.1, judge=key) for key in HOSTILE],
     )
     for number, key in enumerate(HOSTILE, 1):
-        done = ruler(
-            "report", "s.jsonl", f"--group={printable_key(key)}", COLUMNS="60"
-        )
+        printed = one_line(visible(key))
+        done = ruler("report", "s.jsonl", f"--group={printed}", COLUMNS="60")
         assert (done.returncode, done.stderr) == (0, ""), ascii(key)
         assert RAW.findall(done.stdout) == []
         assert widest(done.stdout) <= 60
@@ -123,11 +122,6 @@ def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
         )
     page = ruler("report", "s.jsonl", "--json").stdout
     assert RAW.findall(page) == []
-    write(tmp_path / "t.jsonl", [scored(key, 0.1, 0.9) for key in keys[:2]])
-    assert (
-        "t.jsonl, number 1 in the file\n"
-        in ruler("report", "t.jsonl", "--group", "$'a\\x1b'").stdout
-    )
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
@@ -138,7 +132,7 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
     )
     done = ruler("report", "s.jsonl", "--group", "tsk-17\x1b")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "`$'task-17\\x1b'`" in done.stderr
+    assert "`task-17\\x1b`" in done.stderr
     output = ruler("report", "s.jsonl", "--group", "zzz").stderr
     assert "`ruler check s.jsonl` says how groups are found" in output
 

@@ -30,7 +30,7 @@ SCREENS = {
 }
 """Command lines by the name of their screen; each is run after `score`."""
 _TIMES = re.compile(
-    r"\d+\.\d+ s\b|\d{4}-\d\d-\d\d[T ][\d:.]+Z?|\b\d+(\.\d+)? [kM]?i?B\b"
+    r"\d+\.\d+ s\b|\d{4}-\d\d-\d\d[T ][\d:.]+Z?|\b\d+(\.\d+)? ?[kM]?i?B\b"
 )
 
 

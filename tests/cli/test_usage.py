@@ -76,18 +76,17 @@ USAGE = {
     f"{P} -m openai/a": "judges openai/a and openai/a have one name",
     f"{R} -m a --escalate a --passes 2": "to ask one judge several times, use --passes",
     f"{R} -m ''": "no such provider or model",
-    f"{P} --price 1,2 --price 1,2 --price 1,2": "has 3 values for 2 judges",
+    f"{P} --price 1,2 --price 1,2 --price 1,2": "is not USD per million",
     # contradictory options, with the sentence of every command that has them
-    f"{R} --set standardize=true": "--set standardize: needs several judges; repeat -m",
     f"{R} --set debias=true --set order=input": "--set debias: needs a random order",
     f"{R} --set adaptive=true": "use --passes 2 or more",
     "check in.jsonl --set adaptive=true": "use --passes 2 or more",
     "batch export in.jsonl out.jsonl --set adaptive=true": "use --passes 2 or more",
     "batch submit in.jsonl --set adaptive=true": "use --passes 2 or more",
-    f"{R} --passes 2 --set min_passes=3": "--set min_passes: is more than --passes",
-    f"{R} --passes 5 --set adaptive=true --set min_passes=3": "--set adaptive gives most groups 2 passes",
-    f"{R} --ask each --read text": "is asked about each rollout alone, and writes no score",
-    f"{R} --api systemone --read text": "is a decision model, which writes no text",
+    f"{R} --passes 2 --set min_passes=3": "--set min_passes: is more than the passes of a group",
+    f"{R} --passes 5 --set adaptive=true --set min_passes=3": "--set min_passes: is more than the passes of a group",
+    f"{R} --ask each --read text": "writes no score, as a decision model or with --ask each",
+    f"{R} --api systemone --read text": "writes no score, as a decision model or with --ask each",
     # input and groups
     "check unknown.jsonl": "keys: a, b",
     "check list.json": "item 1 holds no rollouts",
@@ -124,16 +123,17 @@ def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_prices(ruler: Ruler, tmp_path: Path) -> None:
-    """A single price holds for all judges, several are given one per judge, the one of --escalate last."""
+    """A price holds for all judges, but for those that have their own in a table of the file and are named by it."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
+    table = '[judges.b]\nmodel = "x/b"\nprice = [1000, 1000]\n'
+    (tmp_path / "ruler.toml").write_text(f"{table}[score]\nprice = [0, 0]\n")
+    judges = ("-m", "x/a", "-m", "b", "--escalate", "x/c", "--passes", "2")
 
-    def costs(*prices: str) -> list[bool]:
-        options = [word for price in prices for word in ("--price", price)]
+    def costs(*options: str) -> list[bool]:
         facts = json.loads(
             ruler("check", "in.jsonl", "--json", *judges, *options).stdout
         )
         return [judge["cost_usd"]["high"] == 0 for judge in facts["judges"]]
 
-    assert costs("1000,1000") == [False, False, False]
-    assert costs("0,0", "1000,1000", "0,0") == [True, False, True]
+    assert costs("--price", "1000,1000") == [False, False, False]
+    assert costs() == [True, False, True]

@@ -261,7 +261,9 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
                 "http://h/v1",
                 ("",),
             )
-    pasted = JudgeSettings("org/m", "http://h:8000/v1/systemone")
+    pasted = JudgeSettings(
+        "org/m", "http://h:8000/v1/systemone", api="systemone"
+    )
     judge = resolve(pasted).judge
     assert isinstance(judge, DecisionJudge)
     assert (judge.client.base, judge.model) == ("http://h:8000/v1", "org/m")

@@ -23,6 +23,7 @@ from ruler_cli import (
     RulerError,
     Scorer,
     ScoreSettings,
+    UsageError,
     WrongShapeError,
     score_file,
     score_groups,
@@ -301,7 +302,7 @@ def sync(request: JudgeRequest) -> str:
         (
             "mine",
             {},
-            WrongShapeError,
+            UsageError,
             "function: 'mine' is not ",
         ),
     ],

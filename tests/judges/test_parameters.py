@@ -111,11 +111,10 @@ MOVES = (
     "sagemaker_base_url aws_bedrock_runtime_endpoint aws_sts_endpoint shared_session success_callback system "
     "use_litellm_proxy endpoint-url apiBase"
 )
-DEEP = "fallbacks api_base base_url model_list mock_response aws_sts_endpoint custom_llm_provider langfuse_host"
 
 
 def test_refused_parameters() -> None:
-    """A parameter that moves or replaces a call is refused by name, at any depth, and litellm's own if it is direct."""
+    """A parameter that moves or replaces a call is refused by name, and litellm's own if it is direct."""
     for name in OF_LITELLM.split():
         with pytest.raises(UsageError, match=f"-p {name}: is not a parameter"):
             resolve(
@@ -127,29 +126,19 @@ def test_refused_parameters() -> None:
         for params in moved:
             with pytest.raises(UsageError, match=name):
                 JudgeSettings("mistral/m", params=params)
-    for name in DEEP.split():
-        moved = [{"a": [{"b": {name: 1}}]}, {"extra_body": {"a": ({name: 1},)}}]
-        for params in moved:
-            with pytest.raises(UsageError, match=rf"a\..*{name}"):
-                JudgeSettings("mistral/m", params=params)
-    for name in ("aws_region_name", "vertex_location", "account_id"):
-        with pytest.raises(UsageError, match=name):
-            JudgeSettings("bedrock/m", params={name: "evil.example/#"})
-        assert JudgeSettings("bedrock/m", params={name: "us-east-1"}).params
     bad: list[dict[str, Any]] = [
         {"extra_headers": "X: y"},
         {"extra_body": []},
         {"extra_headers": {"X": "a\r\nHost: b"}},
         {"headers": {"Host": "b"}},
         {"extra_headers": {"X Y": "a"}},
-        {"extra_headers": {"X": {"y": 1}}},
     ]
     for params in bad:
         with pytest.raises(UsageError, match=r"headers|extra_body") as error:
             JudgeSettings("mistral/m", params=params)
         assert "a\r" not in str(error.value)
     with pytest.raises(UsageError, match="fallbacks"):
-        anyio.run(score_group, GROUP, "mistral/m", {"x": {"fallbacks": []}})
+        anyio.run(score_group, GROUP, "mistral/m", {"fallbacks": []})
     schema = {
         "type": "json_schema",
         "json_schema": {"schema": {"properties": {"url": {}}}},
@@ -160,6 +149,7 @@ def test_refused_parameters() -> None:
 FILES = {
     "param = {new_parameter = 1}": "sets new_parameter",
     "param = {ssl_verify = false}": "sets ssl_verify",
+    'param = {aws_region_name = "evil.example/#"}': "sets aws_region_name",
     "param = {extra_body = {top_k = 1}}": "sets extra_body",
     'param = {extra_headers = {X-A = "b"}}': "sets extra_headers",
     'api_base = "http://127.0.0.1:9/v1"\napi_key_env = "LAB"': "sets api_base",
@@ -172,7 +162,7 @@ FILES = {
 
 
 def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that the user did not name sends no key or call elsewhere; the command that allows it is told."""
+    """A file that the user did not name sends no key or call elsewhere; the option that allows it is told."""
     write(tmp_path / "in.jsonl", [GROUP])
     score = (
         "score",
@@ -199,11 +189,7 @@ def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
             assert done.returncode == 2, text
             assert told in done.stderr
             if told != "param":
-                more = " -m j" if words else ""
-                settings = "--set max_outage=0 --set retries=0"
-                allow = f"ruler score in.jsonl out.jsonl{more} --progress none {settings}"
-                allow += " --config ruler.toml\n"
-                assert allow in done.stderr
+                assert "use --config ruler.toml\n" in done.stderr
     (tmp_path / "ruler.toml").write_text(
         f"[score]\n{usual}param = {{new_parameter = 1}}\n"
     )

@@ -73,20 +73,20 @@ def test_address() -> None:
         assert judge.client.base == cut, typed
 
 
-BAD_ADDRESSES = {
-    "localhost:8000": "is not an http:// or https:// address with a host",
-    "http://": "is not an http:// or https:// address with a host",
-    "http://h:0/v1": "is not an http:// or https:// address with a host",
-    "http://me:secret@h/v1": "holds a name or password",
-    "http://h/v1?key=secret": "holds more than the address",
-    "https://x.azure.com/openai/deployments/m?api-version=1": "holds more than the address",
-}
+BAD_ADDRESSES = (
+    "localhost:8000",
+    "http://",
+    "http://h:0/v1",
+    "http://me:secret@h/v1",
+    "http://h/v1?key=secret",
+    "https://x.azure.com/openai/deployments/m?api-version=1",
+)
 
 
 def test_bad_address() -> None:
     """An address that cannot be called, or holds more than an address, is refused; it is not shown."""
-    for typed, problem in BAD_ADDRESSES.items():
-        with pytest.raises(UsageError, match=problem) as error:
+    for typed in BAD_ADDRESSES:
+        with pytest.raises(UsageError, match="is not an http") as error:
             resolve(JudgeSettings("mine", api_base=typed))
         assert error.value.place == "--api-base"
         assert "secret" not in str(error.value)

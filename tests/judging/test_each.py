@@ -143,7 +143,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("--set adaptive=true --passes 2", "has no meaning"),
     ("--group-size 5", "--group-size: has no meaning"),
     ("--set min_passes=2", "--set min_passes: has no meaning"),
-    ("--set question=~", "--set question: is empty"),
     ("-m offline", "judge offline: has no probabilities of words"),
     (
         "-m offline --ask group --set question=Why?",

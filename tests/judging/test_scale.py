@@ -112,47 +112,27 @@ def test_written_before(staged: Callable[..., Stage]) -> None:
     assert virtually(main) == 1
 
 
-def test_waiting_in_a_stream(staged: Callable[..., Stage]) -> None:
-    """Groups that a Scorer holds until their stream ends are asked again before, too."""
-    stage = staged(Stub(say=obedient))
+def test_waiting(staged: Callable[..., Stage]) -> None:
+    """Groups that wait for their batch when the judge leaves the scale fail with the reason, in a run and a stream."""
+    # so many that the last are asked about once the first have all their passes
+    groups = [*(group(f"worst{i}", 0.1, 0.0) for i in range(20)), *GROUPS[1:]]
+    stage = staged(Stub(say=obedient), groups=groups)
+    done = stage.run(concurrency=1, passes=2)
+    wanted = [[None, None]] * 20 + TRUTH[1:]
+    assert stage.rewards() == [pytest.approx(row) for row in wanted]
+    assert (done.summary.scored, done.summary.failed) == (3, {"reply": 20})
+    assert "left that scale" in stage.parts()[0]["reason"]
+    assert done.summary.other_scale == 0
 
     async def main() -> list[Any]:
         settings = stage.settings(concurrency=1, ledger=None, debias=True)
         async with Scorer(settings) as scorer:
             return [
-                judged.scores async for judged in scorer.score_groups(GROUPS)
+                list(judged.scores)
+                async for judged in scorer.score_groups(groups)
             ]
 
-    scores = virtually(main)
-    assert [list(row) for row in scores] == [
-        pytest.approx(row) for row in TRUTH
-    ]
-
-
-@pytest.mark.parametrize("grouped", ["lines", "groups"])
-def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
-    """Groups that wait for their batch when the judge leaves the scale are asked again before they are written."""
-    # so many that the last are asked about once the first have all their passes
-    groups = [*(group(f"worst{i}", 0.1, 0.0) for i in range(20)), *GROUPS]
-    truth = [0.1, 0.0] * 20 + [score for row in TRUTH for score in row]
-    if grouped == "lines":
-        groups = [
-            {**rollout, "group_id": entry["group_id"]}
-            for entry in groups
-            for rollout in entry["trajectories"]
-        ]
-    stage = staged(Stub(say=obedient), groups=groups)
-    done = stage.run(concurrency=1, passes=2)
-    flat = [
-        trajectory["reward"]
-        for record in stage.records()
-        for trajectory in record.get("trajectories", [record])
-    ]
-    assert flat == pytest.approx(truth)
-    assert (done.summary.scored, done.summary.complete) == (24, True)
-    stage = staged(Stub(say=ten), groups=groups)
-    done = stage.run(concurrency=1, passes=2, ledger=None)
-    assert (done.summary.scored, done.summary.failed) == (0, {"reply": 24})
+    assert virtually(main) == [pytest.approx(row) for row in wanted]
 
 
 def test_honest_bounds(staged: Callable[..., Stage]) -> None:

@@ -208,7 +208,7 @@ def test_next_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     low = AdaptiveConcurrency(1000, judge="low")
     for _ in range(2):
         low.rejected(1.0, Sent(0, low.epoch, 7), 3, None)
-    assert begun("low") == 3
+    assert begun("low") == 2
     later = time.monotonic() + 901
     monkeypatch.setattr(time, "monotonic", lambda: later)
     assert begun("low") == 8

@@ -36,7 +36,7 @@ def taught(seconds: float = 1.0, calls: int = 40) -> Hedging:
     """Hedging that knows calls that all took so long, and allows two second calls."""
     hedging = Hedging()
     for _ in range(calls):
-        hedging.learn(ASKED, seconds, 8)
+        hedging.learn(ASKED, seconds)
     return hedging
 
 

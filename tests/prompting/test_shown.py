@@ -129,9 +129,7 @@ def test_not_shown_is_not_identical(tmp_path: Path, ruler: Ruler) -> None:
     )
     facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
     assert facts["identical_rollouts"] == 0
-    assert [*facts["shown_to_the_judge"]["not_shown"]] == [
-        "messages[].screens[]"
-    ]
+    assert [*facts["not_shown"]] == ["messages[].screens[]"]
 
 
 def test_speakers() -> None:

@@ -51,7 +51,6 @@ from ruler_cli.runs.batch.requests import (
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate
 from ruler_cli.runs.file import refuse_unpriced
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import CallError, Observer, Reply, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -80,6 +79,7 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
     ) -> None:
         self.candidates = candidates
         self.seconds_left = seconds_left
+        self.is_over = not (candidates or seconds_left)
         problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
             names = ", ".join(candidates[:3])
@@ -113,7 +113,7 @@ class SubmitResult(NamedTuple):
 
 @dataclass
 class _PendingBatch:
-    """A batch before its submission: the lines of its requests, their keys, and their estimated cost."""
+    """A batch before its submission: the lines of its requests, their estimated cost, and their keys."""
 
     lines: Scratch
     estimate: JudgeEstimate
@@ -134,24 +134,18 @@ class _Outbox:
     def add(self, key: bytes, request: Request, stack: ExitStack) -> None:
         """Add a request; `stack` closes its batch."""
         line = self._line(key, request)
-        size = len(line)
+        room = self.provider.most_bytes - _OVERHEAD - len(line)
+        most = self.provider.most_requests
         batch = self.batches[-1] if self.batches else None
-        if batch is None or not self._fits(batch, size):
+        if not batch or batch.lines.size > room or len(batch.keys) == most:
             model = replace(model_of(self.judge), price=self.price)
             estimate = JudgeEstimate(self.judge.model, model, self.judge.params)
             batch = _PendingBatch(stack.enter_context(Scratch()), estimate)
             self.batches.append(batch)
         batch.lines.write(line)
         batch.keys.append(key)
-        shown = request.size if request.pictures else size
         # once: repeats go to later batches
-        batch.estimate.add(shown / BYTES_PER_TOKEN, request, ALWAYS)
-
-    def _fits(self, batch: _PendingBatch, size: int) -> bool:
-        """Return whether a batch may hold one more request of this size."""
-        whole = batch.lines.size + size + _OVERHEAD
-        few = len(batch.keys) < self.provider.most_requests
-        return few and whole <= self.provider.most_bytes
+        batch.estimate.add(request, ALWAYS)
 
 
 @dataclass
@@ -244,17 +238,21 @@ class Batches:
         with Ledger(self.journal.path, make=False) as ledger:
             while True:
                 still_open = list[BatchStatus]()
+                may_end = False
                 for batch in self.journal.batches(*OPEN):
                     status = await self._reconcile(batch, ledger=ledger)
-                    if status.batch.state in OPEN:
-                        still_open.append(status)
-                    else:
+                    if status.batch.state not in OPEN:
                         on_closed(status.batch)
+                        continue
+                    still_open.append(status)
+                    error = status.error
+                    # an outage passes, but not an address that never answered
+                    passing = isinstance(error, UnreachableError)
+                    passing = passing and pause > _FIRST_PAUSE
+                    lost = isinstance(error, UncertainBatch) and error.is_over
+                    lasts = lost or isinstance(error, RefusedError | UsageError)
+                    may_end |= passing or not lasts
                 seconds_left = deadline - time.monotonic()
-                first = pause == _FIRST_PAUSE
-                may_end = any(
-                    _may_end(status, first=first) for status in still_open
-                )
                 if seconds_left <= 0 or not may_end:
                     return still_open
                 await anyio.sleep(min(pause, seconds_left))
@@ -268,28 +266,24 @@ class Batches:
         Requests processed by then are billed, and `collect` imports them. With `forget` the provider is not
         asked: the batch is given up, and its requests are free. UsageError if a name fits no open batch.
         """
-        batches = self.journal.batches(*OPEN)
-        if names:
-            batches = [
-                batch
-                for batch in batches
-                if batch.tag in names or batch.remote in names
-            ]
-        if len(batches) < len(names):
+        named = []
+        for batch in self.journal.batches(*OPEN):
+            if not names or batch.tag in names or batch.remote in names:
+                named.append(batch)
+        if len(named) < len(names):
             raise UsageError(
                 "no such open batch",
                 "`ruler batch status` lists the open ones",
                 place=", ".join(names),
             )
         statuses = []
-        for batch in batches:
-            if forget:
-                given_up = self.journal.move(
-                    batch, "abandoned", reason="given up by hand"
-                )
-                statuses.append(BatchStatus(given_up))
-            else:
+        for batch in named:
+            if not forget:
                 statuses.append(await self._reconcile(batch, cancel=True))
+                continue
+            why = "given up by hand"
+            given_up = self.journal.move(batch, "abandoned", reason=why)
+            statuses.append(BatchStatus(given_up))
         return statuses
 
     async def _reconcile(
@@ -394,16 +388,24 @@ class Batches:
         for _ in range(2):  # once more if rows are missing: they are paid for
             lines = await provider.results(remote)
             rows = (
-                (f"line {number}", number, line)
+                (f"line {number} of its results", number, line)
                 for number, line in enumerate(lines, 1)
             )
             imported = import_rows(ledger, rows, model, keys)
             missing = remote.succeeded + remote.failed - imported.rows
             if missing <= 0 and not imported.unreadable:
                 break
-        answers = Counter(type(ledger.find(key)) for key in keys)
         reasons = [*imported.messages.values()]
-        closed = self.journal.move(
+        for row in imported.rejected:
+            reasons.append(f"{row.where} {row.reason}")
+        if missing > 0:
+            reasons.append(
+                f"{missing} rows of its provider's count are missing"
+            )
+        for sentence in reasons:
+            self.observer.warn(f"batch {batch.tag}: {sentence}")
+        answers = Counter(type(ledger.find(key)) for key in keys)
+        return self.journal.move(
             batch,
             "failed" if remote.state == "failed" else "collected",
             reason=remote.reason or next(iter(reasons), ""),
@@ -411,15 +413,6 @@ class Batches:
             failed=answers[CallError],
             left_out=answers[type(None)],
         )
-        for row in imported.rejected:
-            reasons.append(f"{row.where} of its results {row.reason}")
-        if missing > 0:
-            reasons.append(
-                f"{missing} rows of its provider's count are missing"
-            )
-        for sentence in reasons:
-            self.observer.warn(f"batch {batch.tag}: {sentence}")
-        return closed
 
     async def _fill(
         self,
@@ -498,13 +491,3 @@ class Batches:
                 place=f"batch {batch.tag}",
             )
         return created
-
-
-def _may_end(status: BatchStatus, *, first: bool) -> bool:
-    """Return whether a batch is worth waiting for; an outage after the `first` poll passes."""
-    error = status.error
-    if isinstance(error, UncertainBatch):
-        return bool(error.candidates or error.seconds_left)
-    if isinstance(error, UnreachableError):
-        return not first
-    return not isinstance(error, RefusedError | UsageError)

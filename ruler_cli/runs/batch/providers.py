@@ -23,7 +23,6 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.replies import without_key
 from ruler_cli.judges.resolve import (
@@ -40,13 +39,8 @@ from ruler_cli.types import clean, words_of
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_STATES: dict[str, State] = {
-    **dict.fromkeys(
-        words_of("ended completed expired cancelled canceled"), "ended"
-    ),
-    "failed": "failed",
-}
-"""States by the labels of a provider; with any other label a batch is running."""
+_ENDED = words_of("ended completed expired cancelled canceled")
+"""A provider's labels of a batch that has ended. `failed` is another end; with any other label it is running."""
 _PAGE = 100
 _RETRIES = 5
 _READ_TIMEOUT = 60.0
@@ -54,6 +48,7 @@ _READ_TIMEOUT = 60.0
 _DEADLINE = 3600.0
 """Seconds for all of a request, which may have a file of 200 MB."""
 _RUN_LATER = "run again later"
+_FOUND = "if there is a batch now, the next `ruler batch` command finds it"
 _ABSENT = (
     "check --api-base and the key; an endpoint without a batch API answers the file of `ruler batch export`, "
     "and a batch that is gone is given up with `ruler batch cancel --forget NAME`"
@@ -72,10 +67,6 @@ class UnclearError(RulerError):
 
 class UnreachableError(RefusedError):
     """Failure to connect; temporary if an earlier connection succeeded."""
-
-
-_Failure = tuple[RulerError, bool]
-"""The error of a request, and whether the server may have handled it."""
 
 
 class RemoteBatch(NamedTuple):
@@ -103,7 +94,7 @@ class Provider:
     """A batch API at an address, in the form of OpenAI's.
 
     Every failure is a RulerError, after the SDK's retries: RefusedError if the key, the account or
-    the batch is refused for good.
+    the batch is refused for good, UnclearError if the request may have been handled.
     """
 
     target: Target = "openai"
@@ -130,16 +121,15 @@ class Provider:
                 place=f"{name}/…",
             ) from None
         client = getattr(self.sdk, self.client_class)
-        # with the authority that SSL_CERT_FILE names
-        verify = ssl.create_default_context()
-        http_client = self.sdk.DefaultAsyncHttpxClient
         try:
             self.client: Any = client(
                 base_url=base,
                 api_key=key or "none",
                 timeout=_READ_TIMEOUT,
-                http_client=http_client(
-                    verify=verify, follow_redirects=self.redirects
+                http_client=self.sdk.DefaultAsyncHttpxClient(
+                    # with the authority that SSL_CERT_FILE names
+                    verify=ssl.create_default_context(),
+                    follow_redirects=self.redirects,
                 ),
             )
         except Exception:  # noqa: BLE001 - of the SDK's HTTP library
@@ -189,17 +179,23 @@ class Provider:
         other error it does not.
         """
         return await self._ask(
-            self._read, self._create, tag, lines, uploaded, once=True
+            self._read,
+            self._batches.create,
+            **self._content(tag, lines, uploaded),
+            timeout=_DEADLINE,
+            retries=0,
         )
 
-    async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
-        return await self._batches.create(
-            input_file_id=uploaded,
-            endpoint="/v1/chat/completions",
-            completion_window="24h",
-            metadata={"ruler": tag},
-            timeout=_DEADLINE,
-        )
+    def _content(
+        self, tag: str, lines: BinaryIO, uploaded: str
+    ) -> dict[str, Any]:
+        """Return the arguments of the SDK's call that creates a batch."""
+        return {
+            "input_file_id": uploaded,
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+            "metadata": {"ruler": tag},
+        }
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
@@ -250,16 +246,18 @@ class Provider:
         counts = answer.request_counts
         succeeded = _count(counts, "completed")
         failed = _count(counts, "failed")
-        label = clean(answer.status.lower(), self.key)
-        state = _STATES.get(label, "running")
+        label, state = self._state(answer.status)
         files = [answer.output_file_id, answer.error_file_id]
         # some endpoints report the end before the files exist; without them paid answers would be lost
         due = files[:1] if succeeded else files
         processed = succeeded or failed or label == "completed"
         if state == "ended" and processed and not any(due):
             state = "running"
-        errors = getattr(answer.errors, "data", None)
-        why = errors[0].message if errors else "its provider does not say why"
+        reason = ""
+        if state == "failed":
+            errors = getattr(answer.errors, "data", None)
+            why = errors[0].message if errors else "no reason is given"
+            reason = clean(str(why), self.key)
         return RemoteBatch(
             _id_of(answer),
             float(answer.created_at),
@@ -270,72 +268,65 @@ class Provider:
             failed,
             [*filter(None, files)],
             answer.input_file_id,
-            clean(str(why), self.key) if state == "failed" else "",
+            reason,
         )
+
+    def _state(self, label: Any) -> tuple[str, State]:
+        """Return a provider's label of a state, safe to print, and the state."""
+        label = clean(label.lower(), self.key)
+        if label == "failed":
+            return label, "failed"
+        return label, "ended" if label in _ENDED else "running"
 
     async def _ask(
         self,
         read: Callable[[Any], T],
         call: Callable[..., Awaitable[Any]],
         *values: Any,
-        once: bool = False,
+        retries: int = _RETRIES,
         **options: Any,
     ) -> T:
-        """Call the SDK and read its answer.
-
-        A request that must be handled at most `once`, since it costs money, is not retried; UnclearError if it may
-        have been handled.
-        """
-        self.client.max_retries = 0 if once else _RETRIES
+        """Call the SDK and read its answer."""
+        self.client.max_retries = retries
         try:
             async with asyncio.timeout(_DEADLINE):
                 return read(await call(*values, **options))
         except (self.sdk.APIError, TimeoutError) as caught:
-            error, handled = self._failure(caught)
+            error = self._error_of(caught, _RUN_LATER if retries else _FOUND)
         except (AttributeError, TypeError, ValueError):
             # it could hide a batch that is billed
-            raise UnclearError(
+            error = UnclearError(
                 "its answer is not a batch API's",
                 "check --api-base",
                 place=self.name,
-            ) from None
-        if once and handled:
-            raise UnclearError(
-                error.brief,
-                "if there is a batch now, the next `ruler batch` command finds it",
             )
-        raise error
+        raise error from None
 
-    def _failure(self, error: Any) -> _Failure:
-        """Word an error of an SDK as that of a live call is."""
-        if isinstance(error, self.sdk.APIStatusError):
-            return self._refusal(error.status_code, error.response)
-        cause = error.__cause__ or error
-        why = clean(str(cause) or type(cause).__name__, self.key)
-        if type(cause).__name__ in _UNSENT:
-            problem = f"{self.name} cannot be reached: {why}"
-            remedy = "check the network, the proxy and --api-base"
-            return UnreachableError(problem, remedy), False
-        problem = f"the connection to {self.name} broke: {why}"
-        if isinstance(error, TimeoutError | self.sdk.APITimeoutError):
-            problem = f"{self.name} did not answer in time"
-        return RulerError(problem, _RUN_LATER), True
-
-    def _refusal(self, status: int, response: Any) -> _Failure:
-        """Word an answer with a bad status."""
-        codes, message = error_of(response.content)
-        headers = response.headers
-        failed = classify(status, codes, message, headers, self.key, self.name)
+    def _error_of(self, caught: Any, remedy: str) -> RulerError:
+        """Word an error of the SDK as that of a live call is; `remedy` if the request may have been handled."""
+        if not isinstance(caught, self.sdk.APIStatusError):
+            cause = caught.__cause__ or caught
+            why = clean(str(cause) or type(cause).__name__, self.key)
+            if type(cause).__name__ in _UNSENT:
+                return UnreachableError(
+                    f"{self.name} cannot be reached: {why}",
+                    "check the network, the proxy and --api-base",
+                )
+            problem = f"the connection to {self.name} broke: {why}"
+            return UnclearError(problem, remedy)
+        status = caught.status_code
+        codes, message = error_of(caught.response.content)
         if status in (404, 405):
             why = clean(message, self.key)
             problem = f"{self.name} answered {status}: {why}"
-            return RefusedError(problem, _ABSENT), False
-        # what is no refusal leaves open if the request was handled
-        refused = failed.rate or failed.kind != "transport"
-        handled = status >= 500 or not refused
-        if failed.kind != "transport":
-            return RefusedError(failed.reason), handled
-        return RulerError(failed.reason, _RUN_LATER), handled
+            return RefusedError(problem, _ABSENT)
+        headers = caught.response.headers
+        failed = classify(status, codes, message, headers, self.key, self.name)
+        if status < 500 and failed.kind != "transport":
+            return RefusedError(failed.reason)
+        if failed.rate:
+            return RulerError(failed.reason, _RUN_LATER)
+        return UnclearError(failed.reason, remedy)
 
 
 class AnthropicProvider(Provider):
@@ -361,10 +352,11 @@ class AnthropicProvider(Provider):
         """Return "": the API has no such step."""
         return ""
 
-    async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
+    def _content(
+        self, tag: str, lines: BinaryIO, uploaded: str
+    ) -> dict[str, Any]:
         lines.seek(0)
-        requests = [orjson.loads(line) for line in lines]
-        return await self._batches.create(requests=requests, timeout=_DEADLINE)
+        return {"requests": [orjson.loads(line) for line in lines]}
 
     async def _download(self, files: Sequence[str]) -> bytes:
         (id,) = files
@@ -377,13 +369,13 @@ class AnthropicProvider(Provider):
         counts = answer.request_counts
         succeeded = _count(counts, "succeeded")
         failed = _count(counts, "errored", "canceled", "expired")
-        label = clean(answer.processing_status.lower(), self.key)
+        label, state = self._state(answer.processing_status)
         id = _id_of(answer)
         return RemoteBatch(
             id,
             answer.created_at.timestamp(),
             label,
-            _STATES.get(label, "running"),
+            state,
             _count(counts, "processing") + succeeded + failed,
             succeeded,
             failed,
@@ -414,7 +406,7 @@ class Providers(AsyncExitStack):
         """Open no connection yet."""
         super().__init__()
         self.key_env = key_env
-        self._opened: dict[tuple[str, str, str | None], Provider] = {}
+        self._opened: dict[tuple[Target, str, str | None], Provider] = {}
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
         """Return Anthropic's API for `anthropic/…`, OpenAI's for `openai/…` and any judge with an endpoint.
@@ -422,7 +414,9 @@ class Providers(AsyncExitStack):
         UsageError if the judge has no batch API, or its key or SDK is missing.
         """
         target = target_of(judge)
+        kind: type[Provider] = Provider
         if target == "anthropic":
+            kind = AnthropicProvider
             address = (
                 judge.api_base
                 or os.environ.get("ANTHROPIC_BASE_URL")
@@ -431,21 +425,17 @@ class Providers(AsyncExitStack):
             )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
-            # one that cannot be used is refused before anything is read
-            proxy_of(base)
             key = key_for(judge, "ANTHROPIC_API_KEY")
-            kind: type[Provider] = AnthropicProvider
         else:
             endpoint = endpoint_of(judge)
             base = endpoint.base
             key = endpoint.key
-            kind = Provider
-        provider = self._opened.get((target, base, key))
-        if provider is None:
+        account = target, base, key
+        if account not in self._opened:
             provider = kind(base, key)
             self.push_async_exit(provider.client)
-            self._opened[target, base, key] = provider
-        return provider
+            self._opened[account] = provider
+        return self._opened[account]
 
     def for_batch(self, batch: BatchRecord) -> Provider:
         """Return the API of a batch; RefusedError if the account has changed since its submission.
