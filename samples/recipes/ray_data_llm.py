@@ -1,6 +1,7 @@
 """Answer the requests of `ruler batch export` with 8 replicas of vLLM, by Ray Data LLM."""
 
 import json
+
 import ray
 from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 

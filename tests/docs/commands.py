@@ -17,7 +17,7 @@ _FIRST = "score"
 
 
 def commands() -> list[tuple[str, Any]]:
-    """Return every command that a user can type, by name, groups of commands before their own."""
+    """Return every command that a user can type and its name, that of a group before its own."""
     return list(_commands("", typer.main.get_command(app)))
 
 
@@ -32,37 +32,50 @@ def _commands(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
 
 
 def reference() -> str:
-    """Return the commands as Markdown, a section with a table of options for each."""
+    """Return the commands as Markdown: a section with a table for each, and one for a group of commands."""
     listed = commands()
     options_of_score = _options(dict(listed)[_FIRST])
-    return "".join(
-        _section(name, command, {} if name == _FIRST else options_of_score)
-        for name, command in listed
-    )
+    sections: list[str] = []
+    for name, command in listed:
+        shared = {} if name == _FIRST else options_of_score
+        usage, rows, repeated = _described(name, command, shared)
+        summary = str(command.help).strip().partition("\n")[0]
+        if repeated:
+            also = f"And as for `{_FIRST}`: {', '.join(repeated)}"
+        else:
+            also = ""
+        if " " in name:  # a command of a group is a row of the group's table
+            words = [f"`{option}`: {text}" for option, text in rows.items()]
+            cell = "<br>".join([summary, *words, *filter(None, [also])])
+            sections[-1] += _row(usage, cell) + "\n"
+            continue
+        lines = [f"## ruler {name}", "", f"`{usage}`: {summary}"]
+        if rows or hasattr(command, "list_commands"):
+            lines += ["", "| | |", "| --- | --- |"]
+        lines += [_row(option, text) for option, text in rows.items()]
+        if also:
+            lines += ["", also]
+        sections.append("\n" + "\n".join(lines) + "\n")
+    return "".join(sections) + "\n"
 
 
-def _section(name: str, command: Any, shared: dict[str, str]) -> str:
-    """Return the section of a command; a shared option is named without its help."""
+def _described(
+    name: str, command: Any, shared: dict[str, str]
+) -> tuple[str, dict[str, str], list[str]]:
+    """Return how a command is called, the help of its arguments and options, and the options that are `shared`."""
     usage = [f"ruler {name}"]
-    rows = []
+    rows = {}
     for param in command.params:
         if param.param_type_name == "argument":
             usage.append(str(param.metavar))
-            rows.append(_row(str(param.metavar), str(param.help)))
-    options = _options(command)
+            rows[str(param.metavar)] = str(param.help)
     repeated = []
-    for option, text in options.items():
+    for option, text in _options(command).items():
         if shared.get(option) == text:
             repeated.append(f"`{option.split()[0].rstrip(',')}`")
         else:
-            rows.append(_row(option, text))
-    summary = str(command.help).strip().partition("\n")[0]
-    lines = [f"## ruler {name}", "", f"`{' '.join(usage)}`: {summary}"]
-    if rows:
-        lines += ["", "| | |", "| --- | --- |", *rows]
-    if repeated:
-        lines += ["", f"And as for `{_FIRST}`: {', '.join(repeated)}"]
-    return "\n" + "\n".join(lines) + "\n"
+            rows[option] = text
+    return " ".join(usage), rows, repeated
 
 
 def _options(command: Any) -> dict[str, str]:
