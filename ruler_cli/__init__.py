@@ -23,11 +23,7 @@ if TYPE_CHECKING:
         score_group,
         score_groups,
     )
-    from ruler_cli.runs.objects import (
-        GroupWithoutScores,
-        GroupWithScores,
-        JudgedGroup,
-    )
+    from ruler_cli.runs.objects import JudgedGroup
     from ruler_cli.runs.scorer import Scorer
     from ruler_cli.scoring.criteria import rubric_score
     from ruler_cli.settings.load import load_settings
@@ -59,8 +55,6 @@ __all__ = [
     "CapReached",
     "CombineSettings",
     "Criterion",
-    "GroupWithScores",
-    "GroupWithoutScores",
     "InputSettings",
     "JudgeRequest",
     "JudgeSettings",

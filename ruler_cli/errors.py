@@ -138,8 +138,6 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
     def __init__(self, allowed: str) -> None:
         """`allowed` is the bound, as given."""
         problem = f"more failed than --max-failures {allowed} allows"
-        if allowed.rstrip("%") == "0":
-            problem = f"a group or line failed, and --max-failures {allowed} allows none"
         remedy = "raise the limit, or ask again with --retry-failed"
         super().__init__(problem, remedy, place=_STOPPED)
 

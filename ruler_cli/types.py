@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from operator import attrgetter
@@ -287,24 +287,6 @@ class Record:
     parts: int = 1
 
 
-def same_json(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
-    pairs = [(left, right)]
-    while pairs:  # no recursion: a value may be nested deeply
-        a, b = pairs.pop()
-        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-            pairs += zip(a, b, strict=True)
-        elif (
-            isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys()
-        ):
-            pairs += ((a[key], b[key]) for key in a)
-        elif isinstance(a, bool) is not isinstance(b, bool) or (
-            a is not b and a != b
-        ):
-            return False
-    return True
-
-
 @value
 class Group:
     """All rollouts of one task, in input order, with the records they stand in."""
@@ -327,9 +309,10 @@ class Group:
     @property
     def rubric_error(self) -> str:
         """The reason why the group's own rubric cannot be used; empty if it can, or if there is none."""
-        stated = [r.rubric for r in self.records if r.rubric]
-        if stated.count(stated[0]) < len(stated) if stated else False:
-            return "is not the same in all its records"
+        rubric = self.rubric
+        for record in self.records:
+            if record.rubric and record.rubric != rubric:
+                return "is not the same in all its records"
         return next(
             (r.rubric_error for r in self.records if r.rubric_error), ""
         )
@@ -337,14 +320,14 @@ class Group:
     @property
     def mistake(self) -> str:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
-        references = [
-            rollout.reference
-            for rollout in self.rollouts
-            if rollout.error is None
-        ]
-        if any(
-            not same_json(references[0], rollout) for rollout in references[1:]
-        ):
+        read = [rollout for rollout in self.rollouts if rollout.error is None]
+        try:
+            differs = any(
+                rollout.reference != read[0].reference for rollout in read[1:]
+            )
+        except RecursionError:  # nested deeply
+            differs = True
+        if differs:
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -457,14 +440,6 @@ def content_of(
         )
         at = place
     return [*parts, {"type": "text", "text": text[at:]}]
-
-
-def parts_of(text: str, pictures: Placed) -> list[dict[str, Any]]:
-    """Return a text with its pictures as parts, none of them empty."""
-    content = content_of(text, pictures)
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    return [part for part in content if part.get("text") != ""]
 
 
 @value
@@ -1050,18 +1025,15 @@ class Summary:
     ) -> Summary:
         """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
-        for name in {item.name for item in fields(cls)} - _NO_SUMS:
+        for name in cls.__slots__:
             numbers = [getattr(part, name) for part in (whole, *parts)]
             if isinstance(numbers[0], dict):
-                counted = sum(map(Counter, numbers), Counter[str]())
-                setattr(whole, name, dict(sorted(counted.items())))
+                total: Any = dict(sum(map(Counter, numbers), Counter[str]()))
             else:
                 all_known = None not in numbers
-                setattr(
-                    whole,
-                    name,
-                    sum(numbers[1:], numbers[0]) if all_known else None,
-                )
+                total = sum(numbers[1:], numbers[0]) if all_known else None
+            if name not in _NO_SUMS:
+                setattr(whole, name, total)
         return whole
 
     @property
@@ -1113,6 +1085,12 @@ class JudgeWait:
     seconds: float
 
 
+_SUMMED = words_of(
+    "in_flight limit queued retrying requests_per_minute tokens_per_minute"
+)
+"""Numbers of a pool that add up."""
+
+
 @value
 class Status:
     """The state of the pool at one moment.
@@ -1143,21 +1121,12 @@ class Status:
         parts: Sequence[Status],
     ) -> Status:
         """Return the sum of several, with the longest wait of any, and of all for one judge."""
-        longest = max(
-            parts,
-            key=lambda status: (status.waiting, status.why),
-            default=cls(),
-        )
+        longest = max(parts, key=attrgetter("waiting", "why"), default=cls())
         waits = [wait for status in parts for wait in status.waits]
-        waits.sort(key=lambda wait: wait.seconds)
-        rates = ("requests_per_minute", "tokens_per_minute")
-        summed = ("in_flight", "limit", "queued", "retrying", *rates)
-        return cls(
-            **{name: sum(getattr(s, name) for s in parts) for name in summed},
-            waiting=longest.waiting,
-            why=longest.why,
-            waits=tuple({wait.judge: wait for wait in waits}.values()),
-        )
+        waits.sort(key=attrgetter("seconds"))
+        longest_waits = {wait.judge: wait for wait in waits}
+        sums = {name: sum(map(attrgetter(name), parts)) for name in _SUMMED}
+        return replace(longest, **sums, waits=tuple(longest_waits.values()))
 
 
 class Observer:

@@ -1,4 +1,4 @@
-"""People who compare and mark the rollouts of the simulated judge, whose texts hold their truth.
+"""People who compare the rollouts of the simulated judge, whose texts hold their truth.
 
 python -m tests.people        write samples/labels/people.jsonl anew
 """
@@ -73,27 +73,6 @@ def comparisons(
             }
             lines.append(line | _rest(by, drawn, number / len(pairs)))
     return lines
-
-
-def marks(
-    scored: Path,
-    number: int,
-    *,
-    by: str = "ana",
-    drawn: str = "random",
-    seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Draw rollouts, and mark each as good if its truth is above one half."""
-    every = [(name, *one) for name, group in rollouts(scored) for one in group]
-    return [
-        {
-            "group": name,
-            "rollout": one,
-            "mark": "good" if value > 0.5 else "bad",
-        }
-        | _rest(by, drawn, number / len(every))
-        for name, one, value in random.Random(seed).sample(every, number)
-    ]
 
 
 def _rest(by: str, drawn: str, chance: float) -> dict[str, Any]:

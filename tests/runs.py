@@ -229,7 +229,6 @@ class Stage:
         self.path, self.judges = path, {judge.name: judge for judge in judges}
         write(path / "in.jsonl", list(groups))
         patch.setattr("ruler_cli.runs.file.resolve", self._choose)
-        patch.setattr("ruler_cli.runs.file.refuse_judge", self._choose)
         patch.setattr("ruler_cli.runs.file.model_of", self._choose)
         patch.setattr("ruler_cli.runs.file.cached_only", self._cached_only)
 

@@ -46,18 +46,11 @@ def test_limits_of_a_judge(
 
 def test_shares_of_workers() -> None:
     """Workers of Ray share the limits of each judge and of the run: together they have all of them."""
-    judge, pool = (
-        JudgeSettings(rpm=10, tpm=900, concurrency=5),
-        PoolSettings(rpm=10, tpm=900, concurrency=5),
-    )
-    shares: list[list[Any]] = [
-        [share_of(judge, number, 3) for number in range(3)],
-        [share_of(pool, number, 3) for number in range(3)],
-    ]
-    for parts in shares:
-        assert sum(part.concurrency for part in parts) == 5
-        assert sum(part.rpm for part in parts) == pytest.approx(10)
-        assert sum(part.tpm for part in parts) == pytest.approx(900)
+    judge = JudgeSettings(rpm=10, tpm=900, concurrency=5)
+    parts = [share_of(judge, number, 3) for number in range(3)]
+    assert [part.concurrency for part in parts] == [2, 2, 1]
+    assert parts[0].rpm == pytest.approx(10 / 3)
+    assert parts[0].tpm == pytest.approx(300)
     assert share_of(JudgeSettings(), 0, 3) == JudgeSettings()
     named = JudgeSettings("m", name="fast", rpm=5)
     own = JudgeSettings(max_outage=0)

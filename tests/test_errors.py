@@ -232,7 +232,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             one,
             one,
         ),
-        "a group or line failed, and --max-failures 0 allows none": partial(
+        "more failed than --max-failures 0 allows": partial(
             scored,
             ScoreSettings(
                 judge=at("openai/empty"), max_failures=0, ledger=None

@@ -8,7 +8,6 @@ from ruler_cli.errors import UsageError
 from ruler_cli.settings.keys import (
     HIDDEN,
     hide_keys,
-    is_variable_name,
     looks_like_key,
     secret_texts,
     without_keys,
@@ -31,13 +30,6 @@ def test_likeness() -> None:
     """Keys of the usual providers look like keys, and no name of a variable, model or file does."""
     assert [key for key in KEYS if not looks_like_key(key)] == []
     assert [name for name in NAMES if looks_like_key(name)] == []
-
-
-def test_variable_name() -> None:
-    """A variable's name has letters, digits and `_`, and is no key of the same characters."""
-    assert all(map(is_variable_name, ("OPENAI_API_KEY", "_x", "a1")))
-    for text in (*KEYS, "", "1a", "MY-KEY", "$KEY", "${KEY}", "a b", "a=b"):
-        assert not is_variable_name(text), text
 
 
 def test_configured_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,18 +255,6 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
         )
 
 
-def test_quiet(ruler: Ruler, tmp_path: Path) -> None:
-    """`-q` is `--progress none`: stderr is empty if nothing is wrong."""
-    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    for word in ("-q", "--progress=none"):
-        assert (
-            ruler(
-                "score", "in.jsonl", "out.jsonl", "-m", "offline", word
-            ).stderr
-            == ""
-        )
-
-
 def test_no_cache(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`--ledger none` keeps and reads no reply; with --ledger or --cached-only it is a contradiction."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])

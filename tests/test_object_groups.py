@@ -7,7 +7,6 @@ import collections
 import copy
 import enum
 import json
-import pickle
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,59 +20,19 @@ from pydantic import BaseModel
 
 from ruler_cli import (
     AskSettings,
-    CapReached,
     InputSettings,
     JudgeRequest,
     JudgeSettings,
-    NotScoredError,
-    RulerError,
     Scorer,
     ScoreSettings,
-    TooManyFailures,
     WrongShapeError,
 )
 from ruler_cli.runs.json_form import member
 from ruler_cli.runs.objects import ObjectReader
-from tests.conftest import Ruler, group, rollout, write
+from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
-
-
-@pytest.mark.anyio
-async def test_single(server: JudgeServer) -> None:
-    """`AskSettings(single="score")` alone gives a lone rollout a score that counts."""
-    judge = JudgeSettings("openai/good", server.base)
-    settings = ScoreSettings(
-        judge=judge, ask=AskSettings(single="score", passes=2), ledger=None
-    )
-    async with Scorer(settings) as scorer:
-        judged = await scorer.score({"trajectories": [rollout(0.7)]})
-    assert (judged.scores, judged.tied, judged.fields["passes"]) == (
-        (0.7,),
-        False,
-        2,
-    )
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        CapReached(1.0, 3, 2),
-        NotScoredError("reply", "no answer"),
-        TooManyFailures("5%"),
-        WrongShapeError("settings: are wrong"),
-    ],
-)
-def test_errors_of_other_processes(error: RulerError) -> None:
-    """An error keeps its sentence, its exit code and its kind in a pickle and in a copy."""
-    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert type(other) is type(error)
-        assert (str(other), other.exit_code, vars(other)) == (
-            str(error),
-            error.exit_code,
-            vars(error),
-        )
 
 
 def talk(answer: str, **beside: Any) -> dict[str, Any]:
@@ -502,10 +461,18 @@ def messages_of(answer: str) -> list[Any]:
     ]
 
 
+def talk_of(answer: str) -> dict[str, Any]:
+    """A trajectory."""
+    return {"messages": messages_of(answer)}
+
+
 SHAPES: dict[str, Any] = {
     "list": PAIRS,
     "tuple": tuple(PAIRS),
-    "trajectories": {"group_id": "g", "trajectories": PAIRS},
+    "trajectories": {
+        "group_id": "g",
+        "trajectories": list(map(talk_of, ANSWERS)),
+    },
     "answers": {"prompt": TASK, "completion": list(ANSWERS)},
     "columns": {
         "prompt": [TASK] * 2,
@@ -520,7 +487,7 @@ SHAPES: dict[str, Any] = {
         for answer in ANSWERS
     ],
     "states": [state(answer) for answer in ANSWERS],
-    "messages": [{"messages": messages_of(answer)} for answer in ANSWERS],
+    "messages": list(map(talk_of, ANSWERS)),
     "halves": [
         {"prompt": messages_of(a)[:1], "completion": messages_of(a)[1:]}
         for a in ANSWERS
@@ -587,10 +554,6 @@ async def _scored(given: Any, **paths: Any) -> Any:
             r"^group: `\[0\]` holds no rollouts that ruler knows \(its keys: a\); name the path",
         ),
         (
-            {"trajectories": [{"a": "b"}]},
-            r"`trajectories\[0\]` holds no rollouts",
-        ),
-        (
             talk("a")["messages"],
             r"`\[0\]` holds no rollouts that ruler knows \(its keys: role, content\)",
         ),
@@ -623,14 +586,6 @@ async def _scored(given: Any, **paths: Any) -> Any:
             "`completion` holds a value that is of type object",
         ),
         ([TASK], r"`\[0\]` is of type str"),
-        (
-            {"trajectories": PAIRS, "rubric": ["Be kind.", 5]},
-            "`rubric` criterion 2: is neither a text nor an object",
-        ),
-        (
-            {"trajectories": [talk("a")], "rubric": 5},
-            "`rubric` is neither a text nor a list of criteria",
-        ),
     ],
 )
 @pytest.mark.anyio
@@ -710,9 +665,6 @@ async def test_shapes_by_their_paths() -> None:
         1,
     ]
     assert given[0]["about"] == {"task": TASK, "score": 0}
-    assert (
-        await _scored({"trajectories": given}, **paths)
-    ).scores == judged.scores
     with pytest.raises(
         WrongShapeError,
         match="none of the first records has it; their keys: prompt,",
@@ -779,7 +731,6 @@ async def test_rubric_of_a_group() -> None:
                 None,
                 "Of a dict.",
             ),
-            ({"trajectories": PAIRS, "rubric": "Of pairs."}, None, "Of pairs."),
             (
                 [{**PAIRS[0], "rubric": "Of a record."}, PAIRS[1]],
                 None,
@@ -802,6 +753,11 @@ async def test_rubric_of_a_group() -> None:
         texts = scorer.summary().rubric_texts
         with pytest.raises(WrongShapeError, match="`rubric` is neither a text"):
             await scorer.score(talks, rubric=5)  # type: ignore[arg-type]  # as a caller may
+        wrong = await scorer.score({"trajectories": talks, "rubric": 5})
+        assert (wrong.kind, "its rubric is neither a text" in wrong.reason) == (
+            "input",
+            True,
+        )
         with pytest.raises(
             WrongShapeError, match="rubric: only settings read `@FILE`"
         ):
@@ -813,8 +769,8 @@ async def test_rubric_of_a_group() -> None:
         text in system
         for (*_, text), system in zip(expected, seen, strict=False)
     )
-    assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [
-        text for *_, text in expected[:6]
+    assert [texts[one.fields["rubric"]] for one in streamed[:5]] == [
+        text for *_, text in expected[:5]
     ]
 
 

@@ -16,12 +16,10 @@ from ruler_cli.files.index import Index
 from ruler_cli.files.scratch import digest
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import (
-    AdaptiveConcurrency,
     Budget,
     ConcurrencyLimit,
-    Window,
 )
-from ruler_cli.pool.retries import Caller, RetryBudget
+from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -57,58 +55,6 @@ def test_index_closed_while_read() -> None:
         index.close()
         thread.join(10)
         assert len(ended) == 1
-
-
-def test_some_never_answered() -> None:
-    """Requests that the judge can never answer do not keep others from it."""
-    broken = CallError(
-        "transport", "the judge answered 500", "call", billed=False
-    )
-    judge = World(
-        error=lambda request, *_: (
-            broken if int(request.user) % 10 == 0 else None
-        )
-    )
-
-    async def main() -> int:
-        caller, replies = (
-            Caller(
-                judge,
-                gate_of(AdaptiveConcurrency(4096), StopSignal()),
-                retries=6,
-                timeout=600.0,
-            ),
-            [],
-        )
-
-        async def one(number: int) -> None:
-            if isinstance(
-                await caller.call(Request("s", str(number), ("a",))), Reply
-            ):
-                replies.append(number)
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(3000):
-                tasks.start_soon(one, number)
-        return len(replies)
-
-    assert virtually(main) == 2700
-
-
-def test_larger_than_the_limit() -> None:
-    """A request larger than the limit goes alone a minute after the last, not ten minutes."""
-    window = Window(1000)
-    window.take(0.0, 10_000)
-    assert 60 <= window.wait(0.0, 10_000) < 61
-    window.take(61.0, 10)
-    assert window.wait(64.0, 10) == 0
-
-
-def test_server_wait_is_no_retry_time() -> None:
-    """A 503 that asks for ten minutes does not use up a call's own deadline."""
-    tries = RetryBudget(2, 60.0)
-    asked = CallError("transport", "maintenance", "call", retry_after=600.0)
-    assert tries.wait(asked, 0.1, 0.5) is not None
 
 
 def test_outage_that_is_waited_for(

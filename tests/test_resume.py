@@ -326,17 +326,6 @@ def test_unwritable_summary(
     assert "--summary sum: cannot be written" in done.stderr
 
 
-def test_cap_needs_a_price(
-    server: JudgeServer, ruler: Ruler, tmp_path: Path
-) -> None:
-    """A cap without a known price is bad usage, reported before any request."""
-    write(tmp_path / "in.jsonl", GROUPS)
-    done = ruler(*line(server, "--max-cost", "1"))
-    assert done.returncode == 2
-    assert "--price IN,OUT" in done.stderr
-    assert server.stats()["requests"] == 0
-
-
 @pytest.mark.parametrize(
     ("most", "code", "asked"), [("3", 1, 30), ("10%", 1, 40), ("100%", 1, 60)]
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,16 +169,6 @@ async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
         await score(run)
 
 
-async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
-    """An endpoint that refuses schemas is asked with each once per call in flight, not per group."""
-    await score(settings(tmp_path, server, "schema-refused", concurrency=1))
-    assert server.stats()["by_format"] == {
-        "json_schema": 2,
-        "json_object": 3,
-        "none": 0,
-    }
-
-
 async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
     """Every group is scored if an endpoint refuses the limit of the answer, its name, or its size."""
     limits: dict[str, list[set[str]]] = {
@@ -207,21 +196,6 @@ async def test_cut_off_asks_for_the_rest(
     done = await score(settings(tmp_path, server, "twice-cutoff"))
     assert done.complete
     assert rewards(tmp_path) == TRUE
-
-
-async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
-    """A failed group's reward is null or the original; with `drop` its record is in the failed file, once."""
-    run = settings(tmp_path, server, "empty")
-    for how, reward in (("null", None), ("keep", 0.0)):
-        await score(replace(run, on_failure=how))  # type: ignore[arg-type]  # a value of the option
-        assert rewards(tmp_path)[0][0] == reward
-        (tmp_path / "out.jsonl").unlink()
-    for _ in range(2):
-        await score(replace(run, on_failure="drop"))
-    assert read(tmp_path / "out.jsonl") == []
-    assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == (
-        tmp_path / "in.jsonl"
-    ).read_text()
 
 
 async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
@@ -324,23 +298,6 @@ async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
         (done.usage.prompt + 2 * done.usage.completion) / 1e6
     )
     assert (done.mended, done.other_scale) == (3, 0)
-
-
-async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
-    """With `--set order=input` the judge gets the rollouts in the order of the dump."""
-    run = settings(tmp_path, server, "good")
-    await score(
-        ScoreSettings(
-            run.input,
-            run.output,
-            run.judge,
-            AskSettings(order="input"),
-            ledger=None,
-        )
-    )
-    asked = [body["messages"][1]["content"] for body in server.requests()]
-    first = next(text for text in asked if "a-0" in text)
-    assert first.index("a-0") < first.index("a-1") < first.index("a-2")
 
 
 async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:

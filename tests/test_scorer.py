@@ -153,9 +153,6 @@ def test_file_like_the_command(
     summary = asyncio.run(
         score_file(source, str(tmp_path / "two.jsonl"), settings)
     )
-    assert timeless(read(tmp_path / "one.jsonl")) == timeless(
-        read(tmp_path / "two.jsonl")
-    )
     pattern = rb'"(judged_at|latency_s)": ?("[^"]*"|[0-9.e-]+)'
     one, two = (
         re.sub(pattern, b"", (tmp_path / f"{name}.jsonl").read_bytes())
@@ -178,18 +175,6 @@ def test_file_like_the_command(
         asyncio.run(
             score_file(source, tmp_path / "three.jsonl", at(server, "401"))
         )
-    with pytest.raises(UsageError, match="nothing"):
-        asyncio.run(
-            score_file(
-                tmp_path / "nothing", tmp_path / "three.jsonl", at(server)
-            )
-        )
-    with pytest.raises(UsageError, match="adaptive"):
-        asyncio.run(
-            score_file(
-                source, tmp_path / "three.jsonl", at(server, adaptive=True)
-            )
-        )
 
 
 def test_ledger_of_the_command(
@@ -206,19 +191,6 @@ def test_ledger_of_the_command(
         assert [one.scores for one in out] == TRUE
         assert server.stats()["requests"] == 3
     assert out[2].fields["cached"]
-
-    async def alone() -> None:
-        async with Scorer(settings) as scorer:
-            assert (await scorer.score(GROUPS[1])).scores == TRUE[1]
-
-    asyncio.run(alone())
-    assert server.stats()["requests"] == 3
-    asyncio.run(
-        score_file(
-            source, tmp_path / "out.jsonl", replace(settings, ledger=None)
-        )
-    )
-    assert server.stats()["requests"] == 5
 
 
 @pytest.mark.anyio
@@ -316,9 +288,7 @@ async def test_wrong_shapes(
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", ["text"], 3):
-        with pytest.raises(
-            WrongShapeError, match=r"^message_lists: .* of type"
-        ):
+        with pytest.raises(WrongShapeError, match=r"^group: .* of type"):
             await ruler_cli.ruler(lists, "offline")
     assert server.stats()["requests"] == 0
 
@@ -329,42 +299,20 @@ async def test_settings_that_cannot_be(
 ) -> None:
     """Settings that contradict one another, or that say how a file is read, are refused before a call."""
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
         ({"combine": CombineSettings(min_passes=2)}, "--set min_passes"),
-        (
-            {"panel": (JudgeSettings("openai/good"),)},
-            "have one name, or one model",
-        ),
         ({"input": InputSettings(group_by="x")}, "group_by"),
         ({"input": InputSettings(limit=3)}, "limit"),
         ({"input": InputSettings(records="runs[]")}, "records"),
         ({"on_failure": "drop"}, "skip"),
-        (
-            {"on_failure": "kepp"},
-            "--on-failure: 'kepp' is not 'null', 'drop' or 'keep'",
-        ),
-        (
-            {"max_failures": [3]},
-            r"--max-failures: '\[3\]' is neither a whole number",
-        ),
-        (
-            {"judge": "offline"},
-            "judge: 'offline' is not an instance of JudgeSettings",
-        ),
     ]
     for more, sentence in wrong:
         with subtests.test(sentence), pytest.raises(UsageError, match=sentence):
             Scorer(replace(at(server), **more))
     parts: list[tuple[Any, dict[str, Any]]] = [
         (AskSettings, {"passes": 0}),
-        (AskSettings, {"passes": "three"}),
-        (AskSettings, {"order": "inpt"}),
-        (JudgeSettings, {"rpm": 0}),
-        (JudgeSettings, {"timeout": 0.0}),
         (JudgeSettings, {"params": {"api_key": "sk-1"}}),
         (PoolSettings, {"max_cost": float("nan")}),
-        (PoolSettings, {"concurrency": 0}),
         (CombineSettings, {"blend": 2.0}),
     ]
     for kind, values in parts:
@@ -493,15 +441,6 @@ def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert summary.cost_usd is not None
         assert 0 < summary.cost_usd <= 0.05
         assert isinstance(summary.stopped, str)
-        async with Scorer(
-            replace(settings, ledger=None)
-        ) as scorer:  # calls that are paid for come back
-            together = await asyncio.gather(
-                *[scorer.score(one) for one in many(40)]
-            )
-            assert {one.kind for one in together} == {None, "budget"}
-            with pytest.raises(CapReached):
-                await scorer.score(many(1)[0])
 
     staged(tmp_path, monkeypatch, main, judge)
 
@@ -605,12 +544,6 @@ def test_observer_that_fails(
             await scorer.score(many(1)[0])
             out = [one async for one in scorer.score_groups(groups)]
         assert [one.failed for one in out] == [False] * 10 + [True]
-        files, settings = (
-            (tmp_path / "in.jsonl", tmp_path / "o.jsonl"),
-            stage.settings(ledger=None),
-        )
-        summary = await score_file(*files, settings, observer=failing_observer)
-        assert summary.scored == len(GROUPS)
 
     staged(tmp_path, monkeypatch, main, Stub(say=say))
     logged = [each.getMessage() for each in caplog.records if each.exc_info]
@@ -625,7 +558,7 @@ def test_observer_that_fails(
         "waiting",
         "answering",
     } <= once
-    assert len(logged) < 2 * len(once)  # the file is another run
+    assert len(logged) == len(once)
 
 
 def test_logged(caplog: pytest.LogCaptureFixture) -> None:

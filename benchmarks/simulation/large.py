@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from benchmarks.simulation.measures import spearman
 from benchmarks.simulation.schemes import (
@@ -53,12 +54,15 @@ def _windows(case: Case) -> list[list[PassScores]]:
     dealt = list[Windows]()
     for even in (0, 2):
         keys = defaultdict[tuple[int, int, int], float](case.rng.random)
-        pair = Packing([0] * SIZE, math.inf, LEAST, SIZE).pair(
-            [balanced(base, even), balanced(base, even + 1)],
-            SIZE // WINDOW,
-            lambda at, attempt, item, keys=keys: keys[at, attempt, item],  # type: ignore[misc]  # one per pair
+        packing = Packing(
+            [0] * SIZE,
+            math.inf,
+            SIZE,
+            order=partial(balanced, base),
+            draw=lambda *drawn, keys=keys: keys[drawn],
         )
-        assert pair is not None
+        pair = packing.pair(even, SIZE // WINDOW, LEAST)
+        assert pair
         dealt.extend(pair)
     return [
         [

@@ -1,14 +1,17 @@
-"""`ruler agree SCORED`: scores against labels."""
+"""`ruler agree SCORED`: scores against labels, on the terminal or as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import (
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ruler_cli.cli import agree_view
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
@@ -18,17 +21,45 @@ from ruler_cli.cli.options import (
     takes,
 )
 from ruler_cli.cli.scored_files import ScoredFiles
-from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
+from ruler_cli.cli.sentences import (
+    LEFT_OUT,
+    OWN_SCORES,
+    Fact,
+    interval,
+    left_out_words,
+    listed,
+    measured,
+    pair_counts,
+)
+from ruler_cli.cli.terminal import NOTE, Terminal
 from ruler_cli.cli.units import count
-from ruler_cli.errors import UnknownShapeError, UsageError
+from ruler_cli.errors import UsageError
+from ruler_cli.results.label_agreement import MOST_NOT_ASKED
 from ruler_cli.settings.options import Options
+from ruler_cli.types import shorten
 
 if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
     from ruler_cli.results.figures import ScoredFile
 
+_Json = Mapping[str, Any]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
+_KINDS = {
+    "gap": "accuracy by score gap:",
+    "slot": "accuracy by position, the better one is",
+    "length": "accuracy by length, the better one is",
+}
+_ALIKE = ("the better one is alike", "both alike")
+_CHANCE = {"value": 0.5, "groups": 0}
+_NOT_COUNTED = {
+    "equal": "equal",
+    "unsure": "unsure",
+    "unscored": "without a score",
+    "not_asked": "of them not asked about",
+}
+_NAME = 24
+"""Characters of a judge's name, and of other names in a row."""
 
 
 @takes(
@@ -68,18 +99,7 @@ def _run(options: Options, source: str) -> int:
 
     bound = options.at_least
     with ExitStack() as stack:
-        try:
-            scored = ScoredFiles([source], options, stack)
-        except UnknownShapeError as error:
-            # the option that names a file of labels is easily forgotten
-            first = error.values[0] if error.values else None
-            if isinstance(first, dict) and first.keys() & {"choice", "mark"}:
-                raise UsageError(
-                    "holds labels, and no scores",
-                    "name it with --people",
-                    place=error.place,
-                ) from None
-            raise
+        scored = ScoredFiles([source], options, stack)
         agreement = _measured(options, scored)
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
@@ -87,11 +107,12 @@ def _run(options: Options, source: str) -> int:
     if options.as_json:
         scored.problems.print_json(page)
     else:
-        agree_view.show(page)
+        _show(page)
     if bound is not None:
-        if options.as_json and not agreement["gate"]["passed"]:
-            print_note(agree_view.verdict(agreement["gate"]))
-        return 0 if agreement["gate"]["passed"] else 1
+        passed = agreement["gate"]["passed"]
+        if options.as_json and not passed:
+            print_note(_verdict(agreement["gate"]))
+        return 0 if passed else 1
     left = left_out_words(page["inputs"][0])
     if options.people:
         unscored = agreement["labelled"]["unscored"]
@@ -108,10 +129,7 @@ def _measured(options: Options, scored: ScoredFiles) -> Agreement:
     from ruler_cli.results.labels import read_labels
 
     files = [*options.people]
-    measure = LabelAgreement(
-        read_labels(files) if files else None,
-        of_records=options.labels is not None,
-    )
+    measure = LabelAgreement(read_labels(files) if files else None)
     for group in scored.groups(rollout_ids):
         measure.add(group.kept, group.first)
     if measure.repeated:
@@ -119,11 +137,11 @@ def _measured(options: Options, scored: ScoredFiles) -> Agreement:
         print_note(
             f"{groups} with the rollouts of another one, not counted again"
         )
+    agreement = measure.agreement()
     left = []
     for group, *rollouts in measure.left:
         label = f"label of {' and '.join(rollouts)} in group {group!r}"
         left.append(f"{label}: no such rollout in {scored.names}")
-    agreement = measure.agreement()
     _refuse_empty(agreement, scored.files[0], left)
     for sentence in left:
         scored.problems.add(sentence)
@@ -133,13 +151,12 @@ def _measured(options: Options, scored: ScoredFiles) -> Agreement:
 def _input(scored: ScoredFiles) -> dict[str, Any]:
     """Return what the file is, and the counts of its values."""
     figures = scored.files[0].figures
-    counts = {name: figures.rollouts[name] for name in _COUNTS}
     return {
         **scored.heads[0],
-        "judges": [*figures.words["judges"].listed()],
+        "judges": [*figures.words["judge"].listed()],
         "groups": figures.groups["all"],
         "rollouts": figures.rollouts["all"],
-        **counts,
+        **{name: figures.rollouts[name] for name in _COUNTS},
     }
 
 
@@ -155,17 +172,134 @@ def _refuse_empty(
         return
     counts = file.figures.rollouts
     labels = agreement["labelled"]
-    remedy = "name labels with --labels PATH or --people FILE"
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"
+    elif labels["unscored"] and agreement["label_files"]:
+        reason = "no labelled rollout has a score"
+    elif left and not labels["equal"] + labels["unsure"]:
+        reason = left[0]
     elif agreement["label_files"]:
         reason = "no label says that one rollout is better than another"
-        if labels["unscored"]:
-            reason = "no labelled rollout has a score"
-        elif left and not labels["equal"] + labels["unsure"]:
-            reason = left[0]
-            remedy = "give the file whose rollouts were labelled, scored again or not"
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
+    remedy = "name labels of its rollouts with --labels PATH or --people FILE"
     raise UsageError(f"nothing to compare: {reason}", remedy, place=file.name)
+
+
+def _show(page: Agreement) -> None:
+    """Show an agreement to a person."""
+    terminal = Terminal()
+    terminal.show(terminal.facts(_head(page), note=NOTE))
+    heads = ("", "value", "95 % interval", "n", "right", "wrong", "tied")
+    terminal.section(terminal.numbers(heads, _rows(page)))
+    if page["gate"]:
+        terminal.section(terminal.facts([("gate", _verdict(page["gate"]))]))
+
+
+def _verdict(gate: _Json) -> str:
+    """Say if a judge passed, and what was counted as wrong or left out."""
+    words = "passed" if gate["passed"] else "not passed"
+    below = "below" if gate["low"] < gate["at_least"] else "not below"
+    words += (
+        f": the interval of the pairwise accuracy begins at {gate['low']:.3f}, {below} "
+        f"{gate['at_least']:g}"
+    )
+    if gate["unscored"]:
+        unscored = count(gate["unscored"], "label")
+        words += f"; counted as wrong: {unscored} without a score"
+    share = gate["not_asked"]
+    if share:
+        percent = f"{share:.0%}" if share >= 0.01 else "less than 1%"
+        words += f"; left out are {percent} of the labels, of what the judge was not asked about"
+    if share > MOST_NOT_ASKED:
+        words += f", which is more than {MOST_NOT_ASKED:.0%}"
+    return words
+
+
+def _head(page: Agreement) -> Iterator[Fact]:
+    """Yield what is compared, each with a name."""
+    (file,) = page["inputs"]
+    judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
+    yield "scored", f"{file['source']}{judges}"
+    yield "found", file["found"]
+    yield "scores", OWN_SCORES if file["moved"] else ""
+    if page["label_files"]:
+        yield from _of_people(page)
+    else:
+        yield "left out", left_out_words(file)
+        path = page["labels"]["path"]
+        words = "the first original reward" if path is None else f"`{path}`"
+        if file["outcomes"]:
+            words += ", or the outcome"
+        yield "labels", words
+    rollouts = count(page["compared"], "rollout")
+    groups = count(page["groups"], "group")
+    yield "compared", f"{rollouts} in {groups}; {page['mixed_groups']} mixed"
+    scorer = page["scorers"][0]
+    pairs = (scorer["pairs"], scorer["against"], scorer["tied"])
+    yield "pairs", pair_counts(*pairs, "with different labels")
+
+
+def _of_people(page: Agreement) -> Iterator[Fact]:
+    """Yield what the labels of files are, and what of them is not counted."""
+    labelled = page["labelled"]
+    drawn = "drawn at random" if labelled["drawn"] else "chosen by people"
+    labels = count(labelled["measured"], "pair")
+    yield "labels", f"{', '.join(page['labels']['files'])}: {labels} {drawn}"
+    more = {words: labelled[name] for name, words in _NOT_COUNTED.items()}
+    yield "not counted", listed(more)
+    people = page["label_files"]
+    by = []
+    for name, number in people["by"].items():
+        by.append(f"{shorten(name or '(no name)', _NAME)} {number}")
+    if people["people"] > len(by):
+        by.append(f"{people['people'] - len(by)} more people")
+    shared = ""
+    if labelled["shared"]:
+        shared = f"; {count(labelled['shared'], 'pair')} by several"
+    yield "labels by", ", ".join(by) + shared
+    if not labelled["drawn"]:
+        yield (
+            "note",
+            "not drawn at random: the figures are those of these labels, not of the file",
+        )
+
+
+def _rows(page: Agreement) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each measured value; chance is not measured, and only an accuracy has pairs."""
+    for title, row in _values(page):
+        value = row.get("pairwise_accuracy", row)
+        groups = value["groups"]
+        ends = interval(value) if groups else ""
+        counts = [str(groups or ""), "", "", ""]
+        if "pairs" in row:
+            number = row["pairs"] if "bin" in row else groups
+            right = row["pairs"] - row["against"] - row["tied"]
+            numbers = (number, right, row["against"], row["tied"])
+            counts = [f"{amount:,}" for amount in numbers]
+        if value["value"] is not None:
+            yield (title, measured(value), ends, *counts)
+
+
+def _values(page: Agreement) -> Iterator[tuple[str, _Json]]:
+    """Yield each measured value, or counts of pairs with their accuracy. The baselines stand below the accuracy."""
+    main, *judges = page["scorers"]
+    yield "pairwise accuracy", main
+    if main["pairs"]:
+        for baseline in page["baselines"]:
+            yield f"  {baseline['name']} wins", baseline
+        yield "  chance", _CHANCE
+    for judge in judges:
+        yield f"{shorten(judge['name'], _NAME)}: pairwise accuracy", judge
+    if page["people"]:
+        yield "two people agree", page["people"]
+    for criterion in page["criteria"]:
+        yield f"criterion {shorten(criterion['name'], _NAME)}", criterion
+    for kind, title in _KINDS.items():
+        for row in main[f"by_{kind}"]:
+            yield f"{title} {row['bin']}".replace(*_ALIKE), row
+    if means := page["corrected"]:
+        yield "mean: scores", means["scores"]
+        yield f"  {count(means['labelled'], 'label')}", means["labels"]
+        yield "  corrected", means["corrected"]

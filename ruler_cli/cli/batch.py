@@ -67,13 +67,14 @@ a batch API answer a file: `export` writes the requests, `import` takes in the r
 Example:
   ruler batch submit rollouts.jsonl -m openai/o3 --wait
 """
+_LONGEST_WAIT = 26 * 3600.0
+"""Seconds that `--wait` waits at most: a provider ends a batch after a day."""
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
 @app.command("submit", cls=SectionedCommand)
 @takes(
     "wait",
-    "wait_timeout",
     *RUN_OPTIONS,
     "api_key_env",
     "max_cost",
@@ -123,7 +124,13 @@ def submit(
 
 
 @app.command("status", cls=SectionedCommand)
-@takes("all_batches", "ledger", "api_key_env", "as_json", settings=("settle",))
+@takes(
+    "all_batches",
+    "ledger",
+    "api_key_env",
+    "as_json",
+    settings=("settle",),
+)
 def status(
     ctx: typer.Context,
 ) -> int:
@@ -144,20 +151,18 @@ def status(
             print_json({"version": 1, "ledger": ledger, "batches": facts})
         else:
             _print_all(batches)
-        code = 0
-        ended = False
-        for status in batches:
-            remote = status.remote
-            ended |= remote is not None and remote.state != "running"
-            if not isinstance(status.error, UncertainBatch | None):
-                code = 3
-        if ended:
+        states = {status.remote.state for status in batches if status.remote}
+        if states - {"running"}:
             print_note(f"next: {ledger_command(options, 'batch collect')}")
-        return code
+        errors = [status.error for status in batches]
+        known = all(
+            isinstance(error, UncertainBatch | None) for error in errors
+        )
+        return 0 if known else 3
 
 
 @app.command("collect", cls=SectionedCommand)
-@takes("wait", "wait_timeout", "ledger", "api_key_env", settings=("settle",))
+@takes("wait", "ledger", "api_key_env", settings=("settle",))
 def collect(
     ctx: typer.Context,
 ) -> int:
@@ -185,7 +190,7 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
         closed.append(batch)
         _print_batch(batch)
 
-    wait = options.wait_timeout if options.wait else 0.0
+    wait = _LONGEST_WAIT if options.wait else 0.0
     still_open = await batches.collect(on_closed, wait=wait)
     code = _print_all(still_open)
     if any(batch.left_out for batch in closed):
@@ -199,7 +204,13 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
 
 
 @app.command("cancel", cls=SectionedCommand)
-@takes("all_batches", "forget", "ledger", "api_key_env", settings=("settle",))
+@takes(
+    "all_batches",
+    "forget",
+    "ledger",
+    "api_key_env",
+    settings=("settle",),
+)
 def cancel(
     ctx: typer.Context,
     names: Annotated[
@@ -407,7 +418,12 @@ def _run(
         async def with_batches() -> T:
             async with Providers(key_env) as providers:
                 return await main(
-                    Batches(journal, providers, console, options.settle)
+                    Batches(
+                        journal,
+                        providers,
+                        console,
+                        options.settle,
+                    )
                 )
 
         return run_cancellable(with_batches)
@@ -431,7 +447,12 @@ def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
     parts = [
         remote.label if remote else batch.state,
         batch.model,
-        *lines(_BATCH, {}, batch, remote),
+        *lines(
+            _BATCH,
+            {},
+            batch,
+            remote,
+        ),
         "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}",
         iso(batch.created) or "",
     ]

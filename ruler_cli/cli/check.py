@@ -32,7 +32,6 @@ from ruler_cli.judges.resolve import model_of, with_picture_support
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.messages.content import text_of
-from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
     COUNTS,
     TOO_LONG,
@@ -67,7 +66,7 @@ Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
 
-@takes("batch", "as_json", *SCORE_OPTIONS, settings=SCORE_SETTINGS)
+@takes("as_json", *SCORE_OPTIONS, settings=SCORE_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Source,
@@ -107,11 +106,22 @@ def check(settings: ScoreSettings, options: Options) -> int:
         source = open_input(
             settings.input, stack, add_problem, on_record=counts.add
         )
-        judges = [*_judges(settings, options, source, stack)]
+        judges = [*_judges(settings, stack)]
         estimate = Estimate(judges)
         for group, groups, ratio in sample(source, counts.counts["bytes"]):
-            estimate.add(group, groups, ratio)
-    reasons = [*_reasons(settings, source, estimate, len(bad))]
+            estimate.add(
+                group,
+                groups,
+                ratio,
+            )
+    reasons = [
+        *_reasons(
+            settings,
+            source,
+            estimate,
+            len(bad),
+        )
+    ]
     code = 1 if reasons else 0
     missing = list[str]()
     for error in judge_errors(settings):
@@ -127,8 +137,16 @@ def check(settings: ScoreSettings, options: Options) -> int:
         "missing_keys": missing,
         "cannot_be_scored": len(bad),
         "bad": bad,
-        **_input_figures(settings, source, counts),
-        **_group_figures(settings, source, estimate),
+        **_input_figures(
+            settings,
+            source,
+            counts,
+        ),
+        **_group_figures(
+            settings,
+            source,
+            estimate,
+        ),
         "passes": settings.ask.passes,
         **{name: estimate.total(name) for name in TOTALS},
         "judges": [_judge_figures(judge) for judge in estimate.judges],
@@ -141,24 +159,27 @@ def check(settings: ScoreSettings, options: Options) -> int:
 
 
 def _judges(
-    settings: ScoreSettings, options: Options, source: Input, stack: ExitStack
+    settings: ScoreSettings, stack: ExitStack
 ) -> Iterator[JudgeEstimate]:
     """Yield an empty estimate for each judge, with its replies in the ledger."""
     ledger = None
     used = any(judge.model not in EMBEDDED for judge in settings.judges)
     if settings.ledger is not None and used:
-        opened = Ledger(settings.ledger, settings.ledgers, make=False)
+        opened = Ledger(
+            settings.ledger,
+            settings.ledgers,
+            make=False,
+        )
         ledger = stack.enter_context(opened)
     for number, judge in enumerate(settings.judges):
         model = ModelInfo()
         with suppress(UsageError):  # of a misspelt name, which the verdict has
             model = model_of(judge)
-        ask = with_picture_support(settings.ask_of(judge), judge, model)
-        if options.batch:
-            model = replace(model, price=batch_price(judge))
-            if batch_target(judge) is None:
-                note = "has no batch API; use `ruler batch export`"
-                source.notes.append(f"{judge.label} {note}")
+        ask = with_picture_support(
+            settings.ask_of(judge),
+            judge,
+            model,
+        )
         stronger = judge is settings.escalate
         yield JudgeEstimate(
             judge.label,

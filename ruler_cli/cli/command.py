@@ -24,11 +24,10 @@ from ruler_cli.settings.load import (
 )
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
-from ruler_cli.settings.suggestions import OLD, nearest, question
+from ruler_cli.settings.suggestions import OLD
 
 _NOT_SCORED = {
     "wait",
-    "wait_timeout",
     "settle",
     "retry_failed",
     "force",
@@ -51,7 +50,12 @@ def running(
 
     def again(**more: Any) -> str:
         names = [word for word in arguments if isinstance(word, str)]
-        return command_line(options, command_name(ctx), *names, **more)
+        return command_line(
+            options,
+            command_name(ctx),
+            *names,
+            **more,
+        )
 
     def resume() -> str:
         if not resumes:
@@ -70,8 +74,18 @@ def running(
             from ruler_cli.cli.proposal import refuse
 
             asked = command_name(ctx) == "check"
-            command = partial(command_line, options, "check", arguments[0])
-            raise refuse(error, command, options, check=asked) from None
+            command = partial(
+                command_line,
+                options,
+                "check",
+                arguments[0],
+            )
+            raise refuse(
+                error,
+                command,
+                options,
+                check=asked,
+            ) from None
 
 
 def command_name(ctx: typer.Context) -> str:
@@ -93,7 +107,7 @@ def options_of(ctx: typer.Context) -> Options:
         typed["progress"] = "none"
     for text in ctx.params.get("settings") or ():
         name, equals, value = text.partition("=")
-        field = field_named(name, names)
+        field = field_named(name)
         refuse_unknown((field,), names)
         if not equals:
             raise UsageError(
@@ -107,19 +121,16 @@ def options_of(ctx: typer.Context) -> Options:
 
 def warn_of_variables() -> None:
     """Warn of each variable that sets no option; UsageError for that of an option with another name now."""
-    prefix = "RULER_"
-    variables = (*variables_of(SECTIONS), f"{prefix}CONFIG")
-    names = [variable.removeprefix(prefix) for variable in variables]
+    known = (*variables_of(SECTIONS), "RULER_CONFIG")
     for variable in os.environ:
-        if variable.startswith(prefix) and variable not in variables:
-            name = variable.removeprefix(prefix)
-            if name.lower() in OLD:
-                raise UsageError(
-                    "is a former name", OLD[name.lower()], place=variable
-                )
-            near = nearest(name, names)
-            advice = question(near and prefix + near)
-            print_note(f"warning: {variable} sets no option{advice}")
+        if not variable.startswith("RULER_") or variable in known:
+            continue
+        former = variable.removeprefix("RULER_").lower()
+        if former in OLD:
+            raise UsageError("is a former name", OLD[former], place=variable)
+        print_note(
+            f"warning: {variable} sets no option; `ruler config --all` lists them"
+        )
 
 
 def command_line(
@@ -163,7 +174,12 @@ def _leave_no_ledger(options: Options) -> set[str]:
 def ledger_command(options: Options, command: str, *arguments: str) -> str:
     """Return a command line that takes the ledger and the file of settings of this one."""
     leave = {*options.origins} - {"ledger"} | _leave_no_ledger(options)
-    return command_line(options, command, *arguments, leave=leave)
+    return command_line(
+        options,
+        command,
+        *arguments,
+        leave=leave,
+    )
 
 
 def score_command(options: Options, source: str) -> str:

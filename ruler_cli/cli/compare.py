@@ -12,8 +12,12 @@ from ruler_cli.cli.options import (
     Scored,
     takes,
 )
-from ruler_cli.cli.report import show_figures, shown, write_page
-from ruler_cli.errors import UsageError
+from ruler_cli.cli.report import (
+    refuse_page_options,
+    show_figures,
+    shown,
+    write_page,
+)
 
 
 @takes(*PAGE_OPTIONS, settings=RECORD_SETTINGS)
@@ -33,10 +37,6 @@ def command(
     unreadable input, no annotations of ruler, or nothing in common.
     """
     with running(ctx, source, second) as options:
-        page = options.page is not None
-        if page and options.as_json:
-            raise UsageError("-o writes a page; leave --json out")
-        if options.max_groups is not None and not page:
-            raise UsageError("--max-groups is for a page; add -o FILE.html")
-        show = write_page if page else show_figures
+        refuse_page_options(options)
+        show = show_figures if options.page is None else write_page
         return shown(show, options, [source, second])

@@ -49,43 +49,32 @@ def command(
     Exit codes: 0 printed; 2 no such format, or a mistake in ruler.toml.
     """
     with running(ctx) as options:
-        forms = [form for form in FORMATS if name in ("", form.family)]
-        mine: dict[str, RecordPaths] = {}
+        rows = []
+        shown = list[str]()
         for key, row in options.rows.items():
-            if name in ("", key):
-                mine[key] = row
-        others = {}
+            keys = f"`{'`, `'.join((*row.messages, *row.answers))}`"
+            rows.append([key, "as in ruler.toml", shorten(keys, _WIDTH)])
+            if key == name:
+                shown += row_lines(key, row)
         for key, point in extensions("ruler.formats").items():
-            if name in ("", key):
-                others[key] = f"of the package {point.dist.name}"
-        if not (forms or mine or others):
-            families = [form.family for form in FORMATS]
-            match = nearest(name, (*options.rows, *families))
+            package = f"of the package {point.dist.name}"
+            rows.append([key, package, ""])
+            if key == name:
+                shown.append(f"# {key}: a reader {package}")
+        number = 0
+        for form in FORMATS:
+            rows.append([form.family, form.record, shorten(form.shown, _WIDTH)])
+            if form.family == name:
+                number += 1
+                key = name if number == 1 else f"{name}-{number}"
+                shown += row_lines(key, form)
+        if name and not shown:
+            match = nearest(name, [row[0] for row in rows])
             advice = question(match) or "; `ruler formats` lists all"
-            problem = f"no such format: {name}{advice}"
-            raise UsageError(problem)
+            raise UsageError(f"no such format: {name}{advice}")
         if not name:
-            rows = [["format", "a record is", "its keys"]]
-            for key, row in mine.items():
-                paths = "`, `".join((*row.messages, *row.answers))
-                keys = shorten(f"`{paths}`", _WIDTH)
-                rows.append([key, "as in ruler.toml", keys])
-            for key, package in others.items():
-                rows.append([key, package, ""])
-            for form in forms:
-                keys = shorten(form.shown, _WIDTH)
-                rows.append([form.family, form.record, keys])
-            lines = [*columns(rows)]
-        else:
-            lines = []
-            for number, form in enumerate(forms, 1):
-                key = f"{name}-{number}" if number > 1 else name
-                lines += row_lines(key, form)
-            for key, row in mine.items():
-                lines += row_lines(key, row)
-            for key, package in others.items():
-                lines.append(f"# {key}: a reader {package}")
-        for line in lines:
+            shown = [*columns([["format", "a record is", "its keys"], *rows])]
+        for line in shown:
             typer.echo(one_line(line))
     return 0
 
@@ -95,12 +84,8 @@ def row_lines(name: str, row: RecordPaths) -> Iterator[str]:
     if isinstance(row, Format) and row.read:
         yield f"# {row.name}: ruler's own code reads it"
         return
-    key = (
-        name
-        if name.replace("-", "").replace("_", "").isalnum()
-        else json.dumps(name)
-    )
-    yield f"[formats.{key}]"
+    bare = name.replace("-", "").replace("_", "").isalnum()
+    yield f"[formats.{name if bare else json.dumps(name)}]"
     for field in fields(RecordPaths):
         value: Any = getattr(row, field.name)
         if value not in (field.default, ()):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ruler_cli.cli.safe_text import one_line, visible
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import shorten
 
-_COMPARED, _LONGEST = 5_000, 200
-"""Keys compared for a suggestion, and characters of a key that count."""
+_LONGEST = 200
+"""Characters of a key in a sentence."""
 SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
 
@@ -19,7 +18,6 @@ class KeySearch:
     def __init__(self, name: str, key: str | None) -> None:
         self.name = name
         self._key = key
-        self._keys: list[str] = []
         self._matched = False
 
     def matches(self, key: str) -> bool:
@@ -29,21 +27,15 @@ class KeySearch:
         printed = one_line(visible(key))
         matched = self._key in (key, printed, group_name(key))
         self._matched = self._matched or matched
-        if len(self._keys) < _COMPARED:
-            self._keys.append(shorten(printed, _LONGEST))
         return matched
 
     def refuse_unknown(self) -> None:
         """Raise UsageError if there is a key and no group matched."""
         if self._key is None or self._matched:
             return
-        remedy = see_check(self.name)
         key = shorten(one_line(visible(self._key)), _LONGEST)
-        near = nearest(key, self._keys)
-        if near:
-            remedy = f"the nearest is `{near}`"
         problem = f"{self.name}: there is no group `{key}`"
-        raise UsageError(problem, remedy)
+        raise UsageError(problem, see_check(self.name))
 
 
 def see_check(name: str) -> str:

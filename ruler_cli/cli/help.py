@@ -37,24 +37,27 @@ class SectionedCommand(TyperCommand):
         arguments = {name: ctx.params[name] for name in self._of_signature}
         return ctx.invoke(self.callback, **arguments)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(
+        self,
+        ctx: Any,
+        args: list[str],
+    ) -> list[str]:
         """Read a command line; UsageError for more paths than the command takes: a shell made them of a pattern."""
         ctx.allow_extra_args = True
         more = super().parse_args(ctx, args)
         if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
-        if self.name == "report":
-            raise UsageError(
-                f"{' '.join(more)}: more files than one",
-                "use `ruler compare A B` for two, `ruler trend STEP…` for those of a training",
-            )
+        remedy = f"`{ctx.command_path} --help` lists what it takes"
         if self.params[0].metavar in ("INPUT", "SCORED"):
-            raise UsageError(
-                f"{' '.join(more)}: more paths than the command takes",
-                "name several files by one pattern in quotes, e.g. 'runs/*.jsonl'",
-            )
-        ctx.fail(f"Got unexpected extra arguments ({' '.join(more)})")
-        return more
+            remedy = "name several files by one pattern in quotes, e.g. 'runs/*.jsonl'"
+        if self.name == "report":
+            remedy = "use `ruler compare A B` for two, `ruler trend STEP…` for those of a training"
+        problem = "more paths than the command takes"
+        raise UsageError(
+            problem,
+            remedy,
+            place=" ".join(more),
+        )
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line, arguments by their bare names."""
@@ -65,7 +68,11 @@ class SectionedCommand(TyperCommand):
                 pieces.append(str(param.metavar))
         return pieces
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(
+        self,
+        ctx: Any,
+        formatter: Any,
+    ) -> None:
         """List the arguments, then the options in sections, `--help` last."""
         params: list[Any] = self.get_params(ctx)
         titles = ("Arguments", "Options", *PANELS[1:])
@@ -88,7 +95,11 @@ class SectionedCommand(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=_NAMES_WIDTH)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(
+        self,
+        ctx: Any,
+        formatter: Any,
+    ) -> None:
         """Tell how options are set without the command line."""
         self.epilog = _HOMES
         super().format_epilog(ctx, formatter)

@@ -17,6 +17,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.report import shown
 from ruler_cli.cli.scored_files import FileProblems, ScoredFiles, print_written
+from ruler_cli.cli.sentences import listed
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.options import Options
@@ -91,19 +92,15 @@ _DRAWN = {
 
 def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
     """Say how the pairs of a page were drawn, what it lacks, and what comes next."""
-    ways = [
-        f"{counts.drawn[way]} {words}"
-        for way, words in _DRAWN.items()
-        if counts.drawn[way]
-    ]
-    sentences = [", ".join(ways)]
+    ways = {words: counts.drawn[way] for way, words in _DRAWN.items()}
+    sentences = [listed(ways)]
     if asked > pairs:
         sentences.append(f"there are only {pairs} pairs: all are in the page")
     if counts.left_out:
         left = count(counts.left_out, "drawn pair")
         sentences.append(f"{left} left out: the texts do not fit into a page")
-    next_command = "ruler agree SCORED --people labels.jsonl"
     sentences.append(
-        f"send it to those who label; each downloads labels.jsonl; then `{next_command}`"
+        "send it to those who label; each downloads labels.jsonl; then "
+        "`ruler agree SCORED --people labels.jsonl`"
     )
     return sentences

@@ -21,6 +21,7 @@ from ruler_cli.errors import (
     InterruptedRun,
     ReaderGone,
     RulerError,
+    UsageError,
     system_problem,
 )
 from ruler_cli.settings.fields import option_name, public_name
@@ -28,7 +29,7 @@ from ruler_cli.settings.keys import HIDDEN, hide_keys, holds_secret
 from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
-_NO_COMMAND = re.compile("No such command '(.*?)'")
+_UNKNOWN = re.compile("No such (option|command):? '?([^' ]+)")
 
 
 def print_stderr(text: str) -> None:
@@ -135,9 +136,7 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
         sys.stdout = None
         raise typer.Exit(exit_code_of(error)) from None
     except MemoryError as error:
-        print_note(
-            "a record, or what it is packed in, is too large for the memory there is"
-        )
+        print_note("a record, or what it is packed in, does not fit in memory")
         raise typer.Exit(exit_code_of(error)) from None
     except OSError as error:  # e.g. a name that is too long, or a full disk
         try:
@@ -145,9 +144,9 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
                 sys.stdout.flush()
         except OSError:  # text that cannot be written would fail once more at exit, with a traceback
             sys.stdout = None
-        file = f"{error.filename}: " if error.filename else ""
         problem, remedy = system_problem(error)
-        print_note(f"{file}{problem}{remedy and f'; {remedy}'}")
+        place = str(error.filename or "")
+        print_note(UsageError(problem, remedy, place=place))
         raise typer.Exit(exit_code_of(error)) from None
 
 
@@ -168,26 +167,24 @@ def report_usage_error(error: Any) -> int | None:
     if not hasattr(error, "format_message"):
         return None
     message = error.format_message().rstrip(".")
-    word, choices = "", list[str]()
-    if hasattr(error, "possibilities"):
-        word = error.option_name
-        message = f"no such option: {word}"
-        for param in error.ctx.command.params:
+    remedy = ""
+    if error.ctx is not None:
+        remedy = f"; `{error.ctx.command_path} --help` lists what it takes"
+    unknown = _UNKNOWN.match(message)
+    if unknown:
+        kind, word = unknown.groups()
+        message = f"no such {kind}: {word}"
+        command = error.ctx.command
+        choices = [*getattr(command, "commands", ())]
+        for param in command.params:
             choices += [*param.opts, *param.secondary_opts]
         field = word.lstrip("-").removeprefix("no-").replace("-", "_")
-        _, settings = getattr(error.ctx.command.callback, "takes", ((), ()))
+        _, settings = getattr(command.callback, "takes", ((), ()))
         if field in settings:
-            print_note(f"{message}; it is a setting: use --set {field}=VALUE")
-            return 2
-    elif unknown := _NO_COMMAND.match(message):
-        word = unknown[1]
-        message = f"no such command: {word}"
-        choices = error.ctx.command.list_commands(error.ctx)
-    if remedy := instead_of(word):
-        message += f"; {remedy}"
-    elif near := nearest(word, choices):
-        message += question(near)
-    elif error.ctx is not None:
-        message += f"; `{error.ctx.command_path} --help` lists what it takes"
-    print_note(message)
+            remedy = f"; it is a setting: use --set {field}=VALUE"
+        elif instead := instead_of(word):
+            remedy = f"; {instead}"
+        elif near := nearest(word, choices):
+            remedy = question(near)
+    print_note(message + remedy)
     return 2

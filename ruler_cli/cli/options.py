@@ -20,6 +20,7 @@ from ruler_cli.settings.fields import (
     setting_of,
 )
 from ruler_cli.settings.load import RUN_FIELDS
+from ruler_cli.types import words_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +29,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="INPUT",
-        help="JSON lines, a document, CSV, Parquet or .eval; .gz and .zst; a directory or a pattern; `-` is stdin.",
+        help="JSON lines, a document, Parquet or .eval; .gz and .zst; a directory or a pattern; `-` is stdin.",
     ),
 ]
 Scored = Annotated[
@@ -50,91 +51,42 @@ ScoredSteps = Annotated[
 ]
 
 SCORE = {
-    "": ("model", "api_base", "passes", "max_cost", "rubric"),
-    "Judge": (
-        "params",
-        "api_key_env",
-        "api",
-        "escalate",
-        "escalate_gap",
+    "": words_of("model api_base passes max_cost rubric"),
+    "Judge": words_of("params api_key_env api escalate escalate_gap"),
+    "Quality": words_of("seed group_size ask read pictures"),
+    "Limits and cost": words_of(
+        "concurrency rpm tpm timeout max_failures price ledger retry_failed cached_only"
     ),
-    "Quality": ("seed", "group_size", "ask", "read", "pictures"),
-    "Limits and cost": (
-        "concurrency",
-        "rpm",
-        "tpm",
-        "timeout",
-        "max_failures",
-        "price",
-        "ledger",
-        "retry_failed",
-        "cached_only",
+    "Input": words_of(
+        "limit format group_by grouping messages prompt reference reward outcome"
     ),
-    "Input": (
-        "limit",
-        "format",
-        "group_by",
-        "grouping",
-        "messages",
-        "prompt",
-        "reference",
-        "reward",
-        "outcome",
-    ),
-    "Output": ("on_failure", "force", "summary", "progress", "debug"),
-    "Scale": ("shard", "engine", "ray_address"),
+    "Output": words_of("on_failure force summary progress debug"),
+    "Scale": words_of("shard engine ray_address"),
 }
 """The options of `score`, by the section of its help; the first section has no title."""
 PANELS = (*SCORE, "Other")
 """The sections of a command's help."""
 SCORE_OPTIONS = tuple(name for names in SCORE.values() for name in names)
+RECORD_OPTIONS = words_of("format group_by grouping messages prompt")
+"""Options by which the records of a scored file are read."""
 REQUEST_OPTIONS = (
-    "model",
-    "api_base",
-    "passes",
-    "rubric",
-    "seed",
-    "group_size",
-    "api",
-    "ask",
-    "read",
-    "pictures",
-    "limit",
-    "format",
-    "group_by",
-    "grouping",
-    "messages",
-    "prompt",
-    "reference",
+    *words_of(
+        "model api_base passes rubric seed group_size api ask read pictures limit reference"
+    ),
+    *RECORD_OPTIONS,
 )
 """Options of `score` that choose the groups of INPUT or change a request."""
-RUN_OPTIONS = (
-    *REQUEST_OPTIONS,
-    "params",
-    "escalate",
-    "escalate_gap",
-)
+RUN_OPTIONS = (*REQUEST_OPTIONS, "params", "escalate", "escalate_gap")
 """Options of `score` that change which requests a run makes."""
-RECORD_OPTIONS = ("format", "group_by", "grouping", "messages", "prompt")
-"""Options by which the records of a scored file are read."""
 PAGE_OPTIONS = (
-    "page",
-    "force",
-    "as_json",
-    "max_groups",
-    "ledger",
-    "labels",
+    *words_of("page force as_json max_groups ledger labels"),
     *RECORD_OPTIONS,
 )
 """Options of the commands that show scored files."""
-RECORD_SETTINGS = ("tools", "max_record")
+RECORD_SETTINGS = words_of("tools max_record")
 REQUEST_SETTINGS = (
     *RECORD_SETTINGS,
-    "records",
-    "order",
-    "single",
-    "question",
-    "most_pictures",
+    *words_of("records order single question most_pictures"),
 )
 RUN_SETTINGS = (*REQUEST_SETTINGS, "adaptive", "reward", "outcome")
 SCORE_SETTINGS = (*(RUN_FIELDS - {*SCORE_OPTIONS}),)

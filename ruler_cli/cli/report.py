@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,14 +17,15 @@ from ruler_cli.cli.options import (
     Scored,
     takes,
 )
-from ruler_cli.cli.scored_files import FileProblems, ScoredFiles, print_written
+from ruler_cli.cli.scored_files import (
+    FileProblems,
+    ScoredFiles,
+    print_written,
+)
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.options import Options
-
-if TYPE_CHECKING:
-    from ruler_cli.results.report.page import LeftOut
 
 Show = Callable[[Options, list[str], ExitStack], FileProblems]
 """Shows scored files, and returns what is wrong with them."""
@@ -55,16 +55,28 @@ def command(
 
 
 def _report(options: Options, sources: list[str]) -> int:
-    page = options.page is not None
-    if page and (options.as_json or options.group is not None):
-        raise UsageError("-o writes a page; leave --json and --group out")
-    if options.max_groups is not None and not page:
-        raise UsageError("--max-groups is for a page; add -o FILE.html")
+    refuse_page_options(options)
     show = show_figures if options.group is None else _show_groups
-    return shown(write_page if page else show, options, sources)
+    if options.page is not None:
+        show = write_page
+    return shown(show, options, sources)
 
 
-def shown(show: Show, options: Options, sources: list[str]) -> int:
+def refuse_page_options(options: Options) -> None:
+    """Raise UsageError for what a page does not take, or takes alone."""
+    if options.page is None:
+        if options.max_groups is not None:
+            raise UsageError("--max-groups is for a page; add -o FILE.html")
+    elif options.as_json or options.group is not None:
+        apart = "--json" if options.as_json else "--group"
+        raise UsageError(f"-o writes a page; leave {apart} out")
+
+
+def shown(
+    show: Show,
+    options: Options,
+    sources: list[str],
+) -> int:
     """Show scored files in one of the ways, and return the exit code."""
     with unwind_on_signal(), ExitStack() as stack:
         problems = show(options, sources, stack)
@@ -72,7 +84,9 @@ def shown(show: Show, options: Options, sources: list[str]) -> int:
 
 
 def show_figures(
-    options: Options, sources: list[str], stack: ExitStack
+    options: Options,
+    sources: list[str],
+    stack: ExitStack,
 ) -> FileProblems:
     """Show one file or two on stdout."""
     from ruler_cli.cli.report_view import view_of
@@ -98,7 +112,9 @@ def show_figures(
 
 
 def write_page(
-    options: Options, sources: list[str], stack: ExitStack
+    options: Options,
+    sources: list[str],
+    stack: ExitStack,
 ) -> FileProblems:
     """Write the page for a browser."""
     from ruler_cli.cli.report_view import view_of
@@ -106,41 +122,31 @@ def write_page(
 
     target = str(options.page)
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
-    page = ReportPage(stack, target, sources, most, force=options.force)
+    page = ReportPage(
+        stack,
+        target,
+        sources,
+        most,
+        force=options.force,
+    )
     scored = ScoredFiles(sources, options, stack)
     page.read_fields(scored.files[0].annotations)
     for group in scored.groups(page.keep):
         page.add(group)
     view = view_of(scored.reading, page.names, scored.figures())
     scored.report_problems()
-    left_out = page.choose()
-    sentences = left_out_sentences(left_out, view.rule)
-    size = page.write(view.data(), sentences)
+    left_out, size = page.write(view.data(), view.rule)
     part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
     print_written(f"{part}{count(left_out.groups, 'group')}", size, target)
-    if sentences:
-        print_note(sentences)
+    if left_out.sentences:
+        print_note(left_out.sentences)
     return scored.problems
 
 
-def left_out_sentences(left_out: LeftOut, rule: str) -> str:
-    """Name what the page lacks, the rule that chose, and options that show it; empty if it lacks nothing."""
-    groups, rows, texts = left_out
-    sentences = []
-    if rows < groups:
-        sentences.append(
-            f"The table has {rows:,} of {groups:,} groups, {rule}; the figures count all. "
-            f"With --max-groups {groups} it has all."
-        )
-    if texts < rows:
-        sentences.append(
-            f"The page holds the texts of {texts:,} of {rows:,} groups; --group KEY shows any group in full."
-        )
-    return " ".join(sentences)
-
-
 def _show_groups(
-    options: Options, sources: list[str], stack: ExitStack
+    options: Options,
+    sources: list[str],
+    stack: ExitStack,
 ) -> FileProblems:
     """Show the first groups of a key; UsageError if there are none."""
     from ruler_cli.cli import report_group
@@ -149,7 +155,7 @@ def _show_groups(
     scored = ScoredFiles(sources, options, stack)
     search = KeySearch(scored.names, options.group)
     groups = scored.reading.groups(GroupText.of, search.matches)
-    shown = list(islice(groups, SAME_KEY))
+    shown = [*islice(groups, SAME_KEY)]
     more = sum(1 for _ in groups)
     search.refuse_unknown()
     scored.report_problems()
@@ -168,7 +174,11 @@ def _show_groups(
 
     terminal = Terminal()
     for group in shown:
-        report_group.show(group, head["source"], terminal)
+        report_group.show(
+            group,
+            head["source"],
+            terminal,
+        )
     if more:
         print_note(f"{count(more, 'more group')} with this key")
     return scored.problems

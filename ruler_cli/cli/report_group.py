@@ -9,14 +9,22 @@ from rich.rule import Rule
 from rich.text import Text
 
 from ruler_cli.cli.sentences import Fact, given
-from ruler_cli.cli.terminal import BAD, MUTED, TITLE, Terminal
+from ruler_cli.cli.terminal import (
+    BAD,
+    MUTED,
+    TITLE,
+    Terminal,
+)
 from ruler_cli.results.group_text import GroupText, as_read
 from ruler_cli.results.highlights import RunGroup
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.types import words_of
 
-_LEFT_OUT = words_of("key flags judged_at latency_s schema rubric params")
-"""Figures of a group that its page lacks: the flags come last, and the times of a run are in its report."""
+_FIGURES = words_of(
+    "status kind reason judge size passes live tied mean sd reliability "
+    "disagreement pairs cost_usd latency_s"
+)
+"""Figures of a group that its page has."""
 
 
 def show(
@@ -73,15 +81,15 @@ def _rule(title: str) -> Rule:
 
 
 def _figures(group: GroupRecord) -> str:
-    """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
+    """Write the figures of a group in a line, by their names in JSON; without unknown ones."""
     values = group.as_json()
-    values |= values.pop("usage") | dict.fromkeys(_LEFT_OUT)
     words = []
-    for name, value in values.items():
+    for name in _FIGURES:
+        value = values[name]
         if isinstance(value, float):
             # 0 is a figure too, as that of equal scores
             words.append(f"{name} {value:.3g}")
-        elif value and not isinstance(value, list):
+        elif value:
             words.append(name if value is True else f"{name} {value}")
     return ", ".join([*words, *group.flags])
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +21,14 @@ from ruler_cli.cli.sentences import (
     interval,
     measured,
 )
-from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal, in_short
+from ruler_cli.cli.terminal import (
+    BAD,
+    MUTED,
+    NOTE,
+    TITLE,
+    Terminal,
+    in_short,
+)
 from ruler_cli.cli.units import count
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.results.compare import ComparedGroup, Comparison
@@ -31,12 +42,6 @@ _CRITERIA = 12
 """Criteria that are listed."""
 _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
-_DISTRIBUTIONS = {
-    "scores": ("rollouts by score", "mean"),
-    "spread": ("groups by spread (sd)", "median"),
-    "reliability": ("groups by reliability", "median"),
-}
-_BARS = "▁▂▃▄▅▆▇█"
 _OF_CRITERION = {
     "mean": "mean",
     "with_score": "with the score",
@@ -68,7 +73,7 @@ class RunView:
             "made_by": made_by | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
             "worst": compact(self.reading.worst_as_json()),
-            "embedded": _embedded(figures["judges"]),
+            "embedded": not {*figures["judges"]} - {*EMBEDDED},
         }
 
     def show(
@@ -77,13 +82,14 @@ class RunView:
     ) -> None:
         """Write the page to the terminal."""
         figures = self.figures
-        terminal.show(terminal.facts(self._head(), scored=TITLE, failed=BAD))
-        facts = [*sentences.of_judge(figures)]
-        bars = [Text(line, "cyan") for line in self._histograms()]
-        if not bars:
-            facts = [*sentences.averages(figures), *facts]
-        terminal.section(*bars)
-        terminal.section(terminal.facts(facts))
+        terminal.show(
+            terminal.facts(
+                self._head(),
+                scored=TITLE,
+                failed=BAD,
+            )
+        )
+        terminal.section(terminal.facts(sentences.of_scores(figures)))
         terminal.section(_criteria(figures["criteria"], terminal))
         terminal.section(
             _groups(self.reading.worst(), terminal),
@@ -105,19 +111,6 @@ class RunView:
                     times = f"{number} x " if number > 1 else ""
                     yield "", times + shorten(reason["reason"], _LONGEST)
         yield from sentences.times(figures)
-
-    def _histograms(self) -> Iterator[str]:
-        """Yield a histogram in a line for each distribution of enough groups."""
-        for name, (title, middle) in _DISTRIBUTIONS.items():
-            figures = self.figures[name]
-            numbers = [bar["n"] for bar in figures["bins"]]
-            if min(sum(numbers), self.figures["groups"]["scored"]) >= ENOUGH:
-                # rounded up: only no rollout has the lowest bar
-                most = max(numbers)
-                bars = "".join(_BARS[-(-7 * n // most)] for n in numbers)
-                end = figures["bins"][-1]["to"]
-                value = f"{middle} {figures[middle]:.2f}"
-                yield f"{title:<22} 0 {bars} {end:g}, {value}"
 
 
 @dataclass(frozen=True)
@@ -162,17 +155,25 @@ class ComparisonView:
         figures = self.figures
         if opening := sentences.opening(figures):
             terminal.show(Text(opening, TITLE), "")
-        terminal.show(_sides(self._of_files(), "", terminal))
+        terminal.show(
+            _sides(
+                self._of_files(),
+                "",
+                terminal,
+            )
+        )
         both = f"{count(figures['rollouts'], 'rollout')} scored by both"
         compared = f"compared: {count(figures['groups'], 'group')}, {both}"
-        scores = _sides(self._of_scores(), "A - B", terminal)
+        scores = _sides(
+            self._of_scores(),
+            "A - B",
+            terminal,
+        )
         terminal.section(scores, title=compared)
         terminal.section(terminal.facts(self._findings()))
         rows = []
         for group in self.reading.differing:
-            pairs = (
-                f"{group.order.against:g} of {count(group.order.pairs, 'pair')}"
-            )
+            pairs = f"{group.order['against']:g} of {count(group.order['pairs'], 'pair')}"
             rows.append((group.first.key, [Text(pairs, NOTE)]))
         terminal.section(
             terminal.groups(["in another order"], rows),
@@ -182,16 +183,20 @@ class ComparisonView:
 
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
-        first, second = [
-            dict(_facts_of(source, file["figures"]))
-            for source, file in zip(
-                self.sources, self.figures["files"], strict=True
-            )
-        ]
-        for name in first | second:
-            a, b = first.get(name, ""), second.get(name, "")
+        first, second = (
+            dict(self._facts_of(side)) for side in range(len(self.sources))
+        )
+        for name, a in first.items():
+            b = second[name]
             if a != b or name not in _MADE_BY:
                 yield name, a, b, ""
+
+    def _facts_of(self, side: int) -> Iterator[Fact]:
+        figures = self.figures["files"][side]["figures"]
+        yield "file", self.sources[side]
+        yield "judge", sentences.judges(figures)
+        yield from sentences.made_by(figures, _IN_CELL)
+        yield from sentences.counts(figures)
 
     def _of_scores(self) -> Iterator[_Sides]:
         """Yield rows about the scores that can be compared."""
@@ -226,40 +231,17 @@ class ComparisonView:
                 apart += f" ({OWN_SCORES})"
                 break
         yield "scores", apart
-        a, b = figures["one_scored"]
         in_a, in_b = paired["alone"]
         left_out = {
-            "with different rollouts": paired["unlike"],
             "only in A": in_a,
             "only in B": in_b,
-            "scored by A only": a,
-            "scored by B only": b,
-            "with no rollout scored by both": (
-                paired["groups"] - figures["groups"] - a - b
-            ),
+            "without scores of both": paired["groups"] - figures["groups"],
         }
         words = []
         for what, number in left_out.items():
             if number:
                 words.append(f"{count(number, 'group')} {what}")
         yield "not compared", ", ".join(words)
-
-
-def _embedded(judges: Iterable[str]) -> bool:
-    """Return whether no judge of a file has a model."""
-    names = {name for panel in judges for name in panel.split(", ")}
-    return bool(names) and names <= {*EMBEDDED}
-
-
-def _facts_of(
-    source: str,
-    figures: Any,
-) -> Iterator[Fact]:
-    """Yield the facts of one of two files, each with a name."""
-    yield "file", source
-    yield "judge", sentences.judges(figures)
-    yield from sentences.made_by(figures, _IN_CELL)
-    yield from sentences.counts(figures)
 
 
 View = RunView | ComparisonView
@@ -274,8 +256,16 @@ def view_of(
 ) -> View:
     """Return the view of one file, or of two."""
     if isinstance(reading, Comparison):
-        return ComparisonView(reading, sources, figures)
-    return RunView(reading, sources, figures)
+        return ComparisonView(
+            reading,
+            sources,
+            figures,
+        )
+    return RunView(
+        reading,
+        sources,
+        figures,
+    )
 
 
 def _differing(group: ComparedGroup) -> dict[str, Any]:
@@ -287,7 +277,10 @@ def _differing(group: ComparedGroup) -> dict[str, Any]:
             score = side.rollouts[i].score
             explanation = side.rollouts[i].explanation
             opinions.append({"score": score, "explanation": explanation})
-    return group.as_json() | {"furthest": i, "said": opinions}
+    return group.as_json() | {
+        "furthest": i,
+        "said": opinions,
+    }
 
 
 def _criteria(

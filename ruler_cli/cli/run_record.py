@@ -80,7 +80,9 @@ class RunRecord:
         if place.stream and self._output.stream:
             raise UsageError("stdout holds the records", place=option)
         if Path(place.name).is_dir():
-            raise UsageError("is a directory", "name a file", place=option)
+            raise UsageError(
+                "is a directory", "name a file in it", place=option
+            )
         self._refuse_files(place)
         refuse_foreign(place, "summary", force=self._force)
         self._place = place

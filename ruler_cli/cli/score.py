@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 20.0
 """Seconds in which a Ray cluster must answer at its address."""
-_ASKED_AGAIN = ("reply", "transport", "refused")
-"""Kinds of failure that another run may mend."""
 _SHAPE = frozenset(("format", "messages", "prompt"))
 """Options by which records of OUTPUT are read, too."""
 
@@ -73,8 +71,19 @@ def command(
     record = RunRecord(
         ctx.params["summary"], source, output, force=ctx.params["force"]
     )
-    with running(ctx, source, output, resumes=True, record=record) as options:
-        return _run(options, source, output, record)
+    with running(
+        ctx,
+        source,
+        output,
+        resumes=True,
+        record=record,
+    ) as options:
+        return _run(
+            options,
+            source,
+            output,
+            record,
+        )
 
 
 def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
@@ -82,7 +91,12 @@ def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
         settings = score_settings(options, source, output)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
-        print_note(*_warnings(settings))
+        number = 0 if settings.cached_only else _open_requests(settings)
+        if number:
+            are = f"{count(number, 'request')} of this ledger"
+            print_note(
+                f"warning: {are} are in open batches; those of INPUT are sent, and paid for, again"
+            )
         judge = _judge_here if options.engine == "here" else _judge_on_ray
         record.result = judge(settings, options, record)
         code = _report(settings, options, record.result)
@@ -116,7 +130,14 @@ def _report(
         leave = ("summary", "progress", "on_failure")
         more = {"debug": True, "limit": stopped.first}
         source = settings.input.source
-        shows = command_line(options, "score", source, "-", leave=leave, **more)
+        shows = command_line(
+            options,
+            "score",
+            source,
+            "-",
+            leave=leave,
+            **more,
+        )
         stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
     if stopped is not None:
         raise stopped
@@ -182,19 +203,6 @@ def _ask_ray(address: str) -> None:
         ) from None
 
 
-def _warnings(settings: ScoreSettings) -> Iterator[str]:
-    """Yield a sentence for each setting that misleads, or costs twice."""
-    repeated = settings.ask.passes > 1 or settings.panel
-    if settings.ask.order == "input" and repeated:
-        yield (
-            "warning: with --set order=input every pass has the same order, so position bias counts as "
-            "reliability and weight"
-        )
-    if not settings.cached_only and (number := _open_requests(settings)):
-        are = f"{count(number, 'request')} of this ledger"
-        yield f"warning: {are} are in open batches; those of INPUT are sent, and paid for, again"
-
-
 def _open_requests(settings: ScoreSettings) -> int:
     """Return the number of requests that open batches of the ledger hold."""
     from ruler_cli.runs.batch.journal import count_open_requests
@@ -227,20 +235,21 @@ def _judge_here(
 def _judge_on_ray(
     settings: ScoreSettings, options: Options, record: RunRecord
 ) -> RunResult:
-    from ruler_cli.files.output import Output
     from ruler_cli.runs.cluster import ray_session, score_on_ray
     from ruler_cli.runs.file import resolve_judges
-    from ruler_cli.runs.places import may_replace
 
     judges = resolve_judges(settings)
     embedded = all(judge.embedded for judge in judges)
     if settings.cached_only or embedded:  # there is no call for a worker
         return _judge_here(settings, options, record)
-    with Output(settings.output, force=may_replace(settings)):
-        pass  # fails now if it cannot be written
     with ray_session(options.ray_address) as ray:
         run = partial(score_on_ray, ray=ray)
-        return _judge_here(settings, options, record, run)
+        return _judge_here(
+            settings,
+            options,
+            record,
+            run,
+        )
 
 
 def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
@@ -249,17 +258,15 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
 
     output = Location(settings.output)
     failed = failed_path(settings)
-    dropped = settings.on_failure == "drop" and result.summary.failed
-    if failed and (result.summary.unreadable or dropped) and failed.exists():
-        what = (
-            "dropped records and unreadable lines"
-            if dropped
-            else "unreadable lines"
-        )
-        yield f"{what} are in {failed}"
+    summary = result.summary
+    lost = summary.unreadable
+    if settings.on_failure == "drop":
+        lost += sum(summary.failed.values())
+    if failed and lost and failed.exists():
+        yield f"unreadable lines and dropped records are in {failed}"
     if result.whole or output.stream:
         return
-    if output.remote or (output.real.exists() and not result.summary.scored):
+    if output.remote or (output.real.exists() and not summary.scored):
         yield f"{output.shown} is unchanged"
     if Path(settings.output + ".partial").exists():
         yield f"finished groups are in {settings.output}.partial"
@@ -268,21 +275,11 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
 def _next_command(
     settings: ScoreSettings, options: Options, result: RunResult
 ) -> str:
-    """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
+    """Return the command that comes after a run; or nothing."""
     summary = result.summary
-    failed = summary.failed
-    output = Location(settings.output)
-    source = settings.input.source
     if summary.unanswered and _open_requests(settings):
         return ledger_command(options, "batch collect")
-    # after a run in place the groups that were dropped are in another file
-    in_place = settings.on_failure == "drop" and output.same(source)
-    if settings.ledger is not None and not in_place:
-        again = partial(command_line, options, "score", source, settings.output)
-        if failed.get("reply") and not options.debug:
-            return again(debug=True)
-        if any(map(failed.get, _ASKED_AGAIN)) and not summary.unanswered:
-            return again(retry_failed=True)
+    output = Location(settings.output)
     file = output.local and Path(settings.output).is_file()
     if not summary.scored or settings.input.shard is not None or not file:
         return ""

@@ -11,7 +11,7 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.options import RECORD_OPTIONS, RECORD_SETTINGS, Scored, takes
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
-from ruler_cli.cli.units import count, lines
+from ruler_cli.cli.units import count, in_words, lines
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _LEFT_OUT = """
 {unscored:group} without a score left out
 {unreadable:line} not readable
-{0.no_pair:group} without a pair
-{0.left_out:rollout} that cannot be written
 """
 
 
@@ -93,8 +91,7 @@ def _run(options: Options, source: str, output: str) -> int:
         scored = open_input(*how)
         for sentence in (scored.found(), *scored.notes):
             console.note(sentence)
-        force = options.force or Location(source).same(output)
-        refuse_other_groups(scored, output, force=force)
+        refuse_other_groups(scored, output, force=options.force)
         return scored
 
     settings = replace(scored_input(options, source), reference=None)
@@ -117,10 +114,17 @@ def _run(options: Options, source: str, output: str) -> int:
     counts = selector.counts
     groups = count(counts["groups"], "group")
     rollouts = count(counts["rollouts"], "rollout")
-    kept = f"{counts['kept groups']} of {groups}, {counts['kept rollouts']} of {rollouts} kept"
+    parts = [
+        f"{counts['kept groups']} of {groups}, {counts['kept rollouts']} of {rollouts} kept"
+    ]
     if pairs is not None:
-        kept = f"{count(pairs.pairs, 'pair')} written, from {groups}"
-    console.note("; ".join([kept, *lines(_LEFT_OUT, counts, pairs)]))
+        figures = {
+            "pairs written": f"{pairs.pairs}, from {groups}",
+            "groups without a pair": in_words(pairs.no_pair),
+            "rollouts that cannot be written": in_words(pairs.left_out),
+        }
+        parts = [f"{name}: {text}" for name, text in figures.items() if text]
+    console.note("; ".join([*parts, *lines(_LEFT_OUT, counts)]))
     return 1 if counts["unreadable"] else 0
 
 
@@ -129,14 +133,10 @@ def _keep(options: Options) -> Keep | None:
     from ruler_cli.results.choice import Keep
 
     most = options.keep
-    by = options.by
-    if most is None or by is None:
-        if by:
-            raise UsageError("needs --keep M", place=f"--by {by}")
-        if most:
-            problem = "needs --by score or --by variance"
-            raise UsageError(problem, place=f"--keep {most}")
+    if most is None:
+        if options.by:
+            raise UsageError("needs --keep M", place=f"--by {options.by}")
         return None
-    if most == 1 and by == "variance":
+    if most == 1 and options.by == "variance":
         raise UsageError("one score has no variance", place="--keep 1")
-    return Keep(most, by)
+    return Keep(most, options.by or "score")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -27,15 +26,6 @@ LEFT_OUT = {
     "odd_labels": "with a label that is not a number",
 }
 """Counts of rollouts and scores that are not measured, in words."""
-_DIFFERENCES = {
-    "judge": "judge",
-    "served": "served model",
-    "rubric": "rubric",
-    "parameters": "parameters",
-    "version": "version of ruler",
-    "passes": "passes",
-}
-"""The ways in which two files may have been made differently, in words."""
 _TEXTS = 4
 """Texts in a cell of a table."""
 SURE = 2.0
@@ -129,9 +119,7 @@ def findings(
     """Yield sentences about the judge of a file or a run, each with a name; `absent` is that on a bias without sign."""
     groups = figures["groups"]
     values = figures["reliability"]
-    compared = groups["scored"] - groups["alone"]
-    tied = groups["tied"] - groups["alone"]
-    weak = weakness(tied, groups["one_score"], compared, values["median"])
+    weak = weakness(groups, values["median"])
     yield "weak judge", weak
     same = groups["same_explanations"]
     explained = count(groups["explained"], "group")
@@ -139,19 +127,15 @@ def findings(
         alike = f"in {same} of {explained} all explanations are the same"
         yield "explanations", alike
     if values["median"] is not None:
-        low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
-        words = reliability(
-            values["median"], values["groups"], low, advise=not weak
-        )
+        words = reliability(values)
+        if values["median"] < LOW and not weak:
+            words += "; more --passes raise it"
         yield "reliability", words
     slots = figures["slots"]
     if slots["bins"] and slots["groups"] >= FEW:
-        bias = position_bias(
-            slots["bins"],
-            corrected=2 * slots["corrected"] > slots["groups"],
-            # a reliability is known from two passes on
-            several=2 * values["groups"] > slots["groups"],
-        )
+        # a reliability is known from two passes on
+        several = 2 * values["groups"] > slots["groups"]
+        bias = position_bias(slots, several=several)
         yield "position", bias or absent.format("position")
     if figures["lengths"]["groups"] >= FEW:
         bias = length_bias(figures["lengths"])
@@ -160,26 +144,17 @@ def findings(
 
 def facts(figures: ReportFigures) -> list[Fact]:
     """Return all names and sentences, for a page whose charts cannot be drawn."""
-    return [
-        *counts(figures),
-        *times(figures),
-        *averages(figures),
-        *of_judge(figures),
-    ]
+    return [*counts(figures), *times(figures), *of_scores(figures)]
 
 
-def of_judge(figures: ReportFigures) -> Iterator[Fact]:
-    """Yield the agreement with the original reward, if there is one, and all that the file tells about its judge."""
+def of_scores(figures: ReportFigures) -> Iterator[Fact]:
+    """Yield averages, the agreement with the original reward, and all that the file tells about its judge."""
+    yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
+    yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
     against = figures["against_label"]
     if against["agreement"] is not None:
         yield "agreement", ordered_pairs(against, "with different rewards")
     yield from findings(figures)
-
-
-def averages(figures: ReportFigures) -> Iterator[Fact]:
-    """Yield the mean score and the median spread of a group, which the charts have in their titles."""
-    yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
-    yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
 
 
 def judges(figures: ReportFigures) -> str:
@@ -222,55 +197,36 @@ def made_by(
     """
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
-    yield "rubric", _texts(made["rubrics"], made["more_rubrics"], longest)
-    yield "parameters", _texts(made["params"], made["more_params"], longest)
+    yield "rubric", _texts(made["rubrics"], longest)
+    yield "parameters", _texts(made["params"], longest)
     yield "ruler", _counted(made["versions"])
 
 
-_NO_TEXT: Mapping[str | None, str] = {None: "text not found", "": "none"}
-
-
-def _texts(
-    listed: Sequence[_Json],
-    more: int,
-    longest: int,
-) -> str:
+def _texts(listed: Sequence[_Json], longest: int) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
-    different = len(listed) + more
-    parts = [f"{different} different"] if different > 1 else []
+    several = len(listed) > 1
+    parts = [f"{len(listed)} different"] if several else []
     for entry in listed[:_TEXTS]:
-        text = _NO_TEXT.get(entry["text"]) or _plain(entry["text"])
+        text = entry["text"]
         if entry["digest"] == BUILT_IN:
             text = "built-in"
-        line = " ".join(f"{entry['digest']}: {text}".split())
+        elif text is None:
+            text = "text not found"
+        line = " ".join(f"{entry['digest']}: {text or 'none'}".split())
         part = shorten(line, longest)
-        if different > 1:
+        if several:
             part = f"{count(entry['groups'], 'group')}: {part}"
         parts.append(part)
     return "; ".join(parts)
 
 
-def _plain(text: str) -> str:
-    """Write the parameters of each judge; any other text is as it was."""
-    judges = []
-    try:
-        for judge in json.loads(text):
-            name = judge.pop("judge")
-            judge.pop("model", None)
-            params = []
-            for key, value in (judge.pop("params") | judge).items():
-                params.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
-            judges.append(f"{name}: {_joined(*params) or 'none given'}")
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return text
-    return "; ".join(judges)
-
-
 def opening(figures: _Json) -> str:
     """Say in which ways two files were made differently."""
+    from ruler_cli.results.figures import WAYS
+
     differs = figures["differs"]
-    unlike = [words for name, words in _DIFFERENCES.items() if differs[name]]
+    unlike = [words for name, words in WAYS.items() if differs[name]]
     return f"A and B differ in {_joined(*unlike)}" if unlike else ""
 
 
@@ -304,14 +260,13 @@ def cost(figures: ReportFigures) -> str:
             each_group += f", known for {count(priced, 'group')}"
         money += f" ({each_group})"
     usage = figures["usage"]
-    prompt, completion = usage["prompt_tokens"], usage["completion_tokens"]
-    calls = tokens = hit = ""
-    if usage["calls"]:
-        calls = count(usage["calls"], "call")
+    calls = count(usage["calls"], "call") if usage["calls"] else ""
+    prompt = short(usage["prompt_tokens"])
     if usage["cached_tokens"]:
-        hit = f" ({short(usage['cached_tokens'])} of it cached)"
-    if prompt or completion:
-        tokens = f"{short(prompt)} prompt{hit} + {short(completion)} completion tokens"
+        prompt += f" ({short(usage['cached_tokens'])} of it cached)"
+    tokens = f"{prompt} prompt + {short(usage['completion_tokens'])} completion tokens"
+    if not usage["prompt_tokens"] + usage["completion_tokens"]:
+        tokens = ""
     return _joined(money, calls, tokens)
 
 
@@ -340,19 +295,19 @@ def pair_counts(
 
 
 def position_bias(
-    bars: Sequence[_Json],
+    slots: _Json,
     *,
-    corrected: bool,
     several: bool,
 ) -> str:
     """Describe a significant position bias and what becomes of it; empty without one.
 
-    A bar has the `mean` difference of the scores at a position, and its standard `error`. `corrected`: it
-    is subtracted from the scores; `several`: there is more than one pass.
+    A bin has the `mean` difference of the scores at a position, and its standard `error`; it may be subtracted from
+    the scores of some groups. `several`: there is more than one pass.
     """
     moved = []
     errors = []
-    for name, bar in (("first", bars[0]), ("last", bars[-1])):
+    bins = slots["bins"]
+    for name, bar in (("first", bins[0]), ("last", bins[-1])):
         mean = bar["mean"]
         error = bar["error"]
         if error is not None and abs(mean) > max(SURE * error, _BIASED):
@@ -361,35 +316,33 @@ def position_bias(
     if not moved:
         return ""
     done = "--set debias=true corrects it"
-    if corrected:
+    if 2 * slots["corrected"] > slots["groups"]:
         done = "subtracted"
     elif several:
         done = "averaged over passes"
     return f"{', '.join(moved)} (± {max(errors):.3f}); {done}"
 
 
-def weakness(
-    tied: int,
-    one_score: int,
-    compared: int,
-    median: float | None,
-) -> str:
+def weakness(groups: _Json, median: float | None) -> str:
     """Say that the judge tells few rollouts apart, if that is so.
 
-    Of `compared` groups `tied` are, `one_score` because each got one score: more than a third of them, or nearly
-    all tied with a median reliability of 0.
+    More than a third of the groups with something to compare got one score each, or nearly all are tied with a median
+    reliability of 0.
     """
+    compared = groups["scored"] - groups["alone"]
+    tied = groups["tied"] - groups["alone"]
     number = count(compared, "group")
     words = ""
-    if 3 * one_score > compared:
-        words = f"{one_score} of {number} got one score for all rollouts: the judge does not tell them apart"
-    nearly = _NEARLY * compared
-    if median is not None and median < _NONE and one_score < nearly <= tied:
+    if 3 * groups["one_score"] > compared:
         words = (
-            f"{tied} of {number} tied, with a median reliability of 0: the judge's differences are no larger "
-            "than its noise"
+            f"{groups['one_score']} of {number} got one score for all rollouts"
         )
-    advice = "; try another judge or rubric; more passes are unlikely to help"
+    elif median is not None and median < _NONE and tied >= _NEARLY * compared:
+        words = f"{tied} of {number} tied, with a median reliability of 0"
+    advice = (
+        ": the judge does not tell them apart; try another judge or rubric; "
+        "more passes are unlikely to help"
+    )
     return words and words + advice
 
 
@@ -403,21 +356,13 @@ def length_bias(trend: _Json) -> str:
     return f"twice as long scores {slope:+.3f} ± {error:.3f} (correlation {correlation:+.2f})"
 
 
-def reliability(
-    median: float,
-    groups: int,
-    low: int,
-    *,
-    advise: bool,
-) -> str:
-    """Describe the reliability of `groups`, `low` of them below LOW; `advise` what raises it."""
-    words = f"{median:.2f}"
-    if groups > 1:
-        words = (
-            f"median {words}, below {LOW} in {low} of {count(groups, 'group')}"
-        )
-    if median < LOW and advise:
-        words += "; more --passes raise it"
+def reliability(values: _Json) -> str:
+    """Describe the reliability of groups, and how many of them are below LOW."""
+    words = f"{values['median']:.2f}"
+    if values["groups"] > 1:
+        low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
+        groups = count(values["groups"], "group")
+        words = f"median {words}, below {LOW} in {low} of {groups}"
     return words
 
 

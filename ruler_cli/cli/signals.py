@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _GRACE = 2.0
 """Seconds for threads to end after the second signal."""
-_BUSY = 5.0
-"""Seconds after which a signal ends what keeps the event loop busy, such as the scores of a large group."""
 
 
 def run_interruptible(
@@ -61,18 +59,12 @@ async def _watch_signals(
 
     stop, received = StopSignal(), list[int]()
     loop = asyncio.get_running_loop()
-
-    def beat() -> None:
-        """Put the alarm off for as long as the loop runs."""
-        signal.setitimer(signal.ITIMER_REAL, _BUSY)
-        loop.call_later(1, beat)
+    scope = anyio.CancelScope()
 
     def receive(number: int, _frame: FrameType | None) -> None:
         received.append(number)
         if len(received) == 1:
-            signal.setitimer(signal.ITIMER_REAL, _BUSY)
             loop.call_soon_threadsafe(stop.stop, InterruptedRun(number))
-            loop.call_soon_threadsafe(beat)
             return
         # end the process even if a thread waits for a pipe or for another process's lock
         timer = threading.Timer(_GRACE, os._exit, [128 + number])
@@ -81,23 +73,11 @@ async def _watch_signals(
         loop.call_soon_threadsafe(before_end, 128 + number)
         loop.call_soon_threadsafe(scope.cancel)
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        """Raise where the program is: the loop does not get to what `receive` asks for."""
-        raise InterruptedRun(received[0])
-
-    scope = anyio.CancelScope()
     stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    with (
-        _handled(receive, *stopping),
-        _handled(end, signal.SIGALRM),
-        unwrapped(),
-    ):
-        try:
-            with scope:
-                return await main(stop)
-            raise InterruptedRun(received[-1])
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+    with _handled(receive, *stopping), unwrapped():
+        with scope:
+            return await main(stop)
+        raise InterruptedRun(received[-1])
 
 
 @contextmanager

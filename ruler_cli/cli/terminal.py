@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from ruler_cli.cli.safe_text import escape, visible
+from ruler_cli.cli.safe_text import visible
 from ruler_cli.errors import UsageError
 
 BAD = "red"
@@ -55,33 +55,19 @@ class Terminal:
             legacy_windows=False,
         )
 
-    def _has(
-        self,
-        text: str,
-    ) -> bool:
-        try:
-            text.encode(self.encoding)
-        except UnicodeEncodeError:
-            return False
-        return True
-
     def foreign(
         self,
         text: str,
         *,
         lines: bool = False,
     ) -> str:
-        """Return text of a file with escapes for what is unseen or what stdout does not have.
+        """Return text of a file with escapes for what is unseen.
 
         The text is one line, with its line breaks as escapes, unless `lines` are allowed.
         """
-        text = visible(_VARIATION.sub("", text) if lines else text)
-        if not lines:
-            text = text.replace("\n", "\\n").replace("\t", "\\t")
-        if not self._has(text):
-            text = text.replace("±", "+-").replace("…", "~")
-            text = "".join(c if self._has(c) else escape(c) for c in text)
-        return text.expandtabs(4) if lines else text
+        if lines:
+            return visible(_VARIATION.sub("", text)).expandtabs(4)
+        return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
     def text(
         self,
@@ -101,7 +87,7 @@ class Terminal:
         with self._console.capture() as captured:
             for part in parts:
                 self._console.print(part)
-        # our own bars in a terminal without their characters
+        # a `?` for each character that the terminal does not have
         shown = (
             captured.get()
             .encode(self.encoding, "replace")

@@ -17,9 +17,13 @@ from ruler_cli.cli.options import (
     takes,
 )
 from ruler_cli.cli.progress import group_counter
-from ruler_cli.cli.report import shown
+from ruler_cli.cli.report import refuse_page_options, shown
 from ruler_cli.cli.safe_text import shell_word
-from ruler_cli.cli.scored_files import FileProblems, print_written, warn
+from ruler_cli.cli.scored_files import (
+    FileProblems,
+    print_written,
+    warn,
+)
 from ruler_cli.cli.sentences import Fact, judges
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, short
@@ -48,8 +52,6 @@ _NAME = 26
 """Characters of the name of a judge in a sentence."""
 _COLUMN = 9
 """The width of a column of the table."""
-_NOTED = 4
-"""Steps of which a note is shown."""
 _ORIGINS = {
     "name": "by the number in their names",
     "order": "in the order of the command line: no number in their names tells them apart",
@@ -62,17 +64,13 @@ _NOTES = {
 _MOVED = {
     "label": ("the mean score", "the mean {label}"),
     "held_out": ("the mean of {0}", "the mean of {1}"),
-    "length": (
-        "the size of the correlation of score and length within groups",
-    ),
-    "size": ("the mean length in bytes",),
+    "length": ["the size of the correlation of score and length within groups"],
 }
 """The quantities that a drift moves, by its kind."""
 _TESTS = {
     "label": "score and reward",
     "held_out": "held-out judge",
     "length": "score and length",
-    "size": "length",
 }
 
 
@@ -80,16 +78,11 @@ def _three(number: float) -> str:
     return f"{number:.3f}" if abs(number) < 100 else f"{number:,.0f}"
 
 
-def _signed(number: float) -> str:
-    # -0.001 is +0.00
-    return f"{round(number, 2) + 0.0:+.2f}"
-
-
 _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "score": ("score", "mean", _three),
     "reward": ("label", "mean", _three),
     "order": ("against_label", "accuracy", "{:.0%}".format),
-    "r len": ("with_length", "score", _signed),
+    "r len": ("with_length", "score", "{:+.2f}".format),
     "spread": ("spread", "median", _three),
     "bytes": ("bytes", "mean", short),
     "tied": ("groups", "tied", str),
@@ -137,8 +130,7 @@ def _show_trend(
             "a trend needs three files or more",
             "use `ruler compare A B` for two, `ruler report SCORED` for one",
         )
-    if options.page is not None and options.as_json:
-        raise UsageError("-o writes a page; leave --json out")
+    refuse_page_options(options)
     for source in sources:
         place = Location(source)
         if place.local and not place.many and not Path(source).exists():
@@ -146,12 +138,7 @@ def _show_trend(
                 pass
     file = None
     if options.page is not None:
-        file = HtmlFile(
-            stack,
-            options.page,
-            sources,
-            force=options.force,
-        )
+        file = HtmlFile(stack, options.page, sources, force=options.force)
     problems = FileProblems()
     trend = _read_trend(options, sources, problems)
     view = TrendView(trend, options.labels)
@@ -174,7 +161,7 @@ def _read_trend(
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     steps = []
-    errors = []
+    first_error = None
     for source, name, number in zip(sources, names, numbers, strict=True):
         step = TrendStep(name, number)
         try:
@@ -183,13 +170,13 @@ def _read_trend(
                 step.read(file, bar.update)
                 warn(file)
         except UsageError as error:
-            errors.append(error)
+            first_error = first_error or error
             step = TrendStep(name, number, reason=str(error.brief))
         steps.append(step)
     judged = [step for step in steps if not step.reason]
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
-        raise errors[0] if errors else UsageError("no file has a score", remedy)
+        raise first_error or UsageError("no file has a score", remedy)
     labelled = any(step.file.sums.means["label"].number for step in judged)
     if options.labels is not None and not labelled:
         problem = "no rollout with a score has a usable label there"
@@ -237,12 +224,12 @@ class TrendView:
         trend = self._trend
         for name, (key, words) in _NOTES.items():
             noted = [step for step in trend.steps if getattr(step, key)]
-            for step in noted[:_NOTED]:
+            for step in noted[:1]:
                 note = words.format(getattr(step, key))
                 file = source_name(step.source)
+                if len(noted) > 1:
+                    note += f"; and {count(len(noted) - 1, 'more step')}"
                 yield name, f"step {_number(step.step)} ({file}): {note}"
-            if len(noted) > _NOTED:
-                yield name, f"and {count(len(noted) - _NOTED, 'more step')}"
         if trend.left_out:
             steps = count(trend.left_out, "step")
             words = f"{steps} not judged as the first: no test counts them"
@@ -255,34 +242,35 @@ class TrendView:
             elif test.runs:
                 words = "within chance"
             yield _TESTS[test.kind], words
-        if all(test.kind in ("length", "size") for test in trend.tests):
+        if all(test.kind == "length" for test in trend.tests):
             remedy = (
                 "name labels with --labels PATH, or score with a second judge"
             )
             yield "no rewards", remedy
-        share = f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts"
-        limit = "if noise hardly follows itself from step to step; up to 30% were measured where it does"
-        yield "false alarms", f"{share}, {limit}"
+        yield (
+            "false alarms",
+            f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts, if noise hardly follows itself from "
+            "step to step; up to 30% were measured where it does",
+        )
 
-    def _sentence(
-        self,
-        drift: Drift,
-    ) -> str:
+    def _sentence(self, drift: Drift) -> str:
         """Say what moved, since when, and how to look into it."""
         panel = [shorten(name, _NAME) for name in self._trend.panel]
         moved = []
-        for words, (before, after) in zip(
-            _MOVED[drift.kind], drift.levels.values(), strict=True
-        ):
+        levels = drift.levels.values()
+        for words, ends in zip(_MOVED[drift.kind], levels, strict=True):
+            before, after = ends
             name = words.format(*panel, label=self._label)
             verb = "rose" if after > before else "fell"
-            ends = f"from {_three(before)} to {_three(after)}"
-            moved.append(f"{name} {verb} {ends}")
+            moved.append(
+                f"{name} {verb} from {_three(before)} to {_three(after)}"
+            )
         sources = {step.step: step.source for step in self._trend.steps}
-        at = f"beyond chance at step {_number(drift.step)}"
-        since = f"since about step {_number(drift.since)}"
         source = shell_word(source_name(sources[drift.step]))
-        return f"{', '.join(moved)}; {at}, {since} (ruler report {source})"
+        return (
+            f"{', '.join(moved)}; beyond chance at step {_number(drift.step)}, since about step "
+            f"{_number(drift.since)} (ruler report {source})"
+        )
 
     def data(self) -> dict[str, Any]:
         """Return the data of the page for a browser."""
@@ -317,13 +305,13 @@ class TrendView:
             mark = " !" if step.step in drifting else ""
             columns["step"].append(_number(step.step) + mark)
         for head, (group, name, form) in _MEASURES.items():
-            steps = [step[group] or {} for step in self._json["steps"]]
-            values = [step.get(name) for step in steps]
+            values = []
+            for step in self._json["steps"]:
+                values.append((step[group] or {}).get(name))
             if any(isinstance(value, float) or value for value in values):
-                cells = []
-                for value in values:
-                    cells.append("–" if value is None else form(value))
-                columns[head] = cells
+                columns[head] = [
+                    "–" if value is None else form(value) for value in values
+                ]
         return columns
 
     def show(

@@ -14,7 +14,7 @@ from ruler_cli.settings.models import MAX_RECORD
 
 if TYPE_CHECKING:
     from ruler_cli.files.containers import Container
-    from ruler_cli.files.source import Events
+    from ruler_cli.files.source import Events, Source
 
 
 def open_container(
@@ -33,7 +33,6 @@ def open_container(
     relative to INPUT; by default the last part of `name`. `keep`: a pipe is kept on disk, to be read twice.
     `records` is the path of the records in each value of INPUT (see `walk`). `events` gathers events, see `Source`.
     """
-    from ruler_cli.files.containers import kinds
     from ruler_cli.files.location import Location
     from ruler_cli.files.source import Source
 
@@ -41,14 +40,7 @@ def open_container(
     source = Source(
         location, stack, most, keep=keep, records=records, events=events
     )
-    # no other kind does, and their modules are not needed
-    if source.begins_with_line:
-        from ruler_cli.files.containers.lines import JsonLines
-
-        container: Container = JsonLines.open(source)
-    else:
-        opened = (kind.open(source) for kind in kinds())
-        container = next(filter(None, opened))
+    container = _container(source)
     if records and not container.takes_path:
         from ruler_cli.files.containers.inner import InnerRecords
 
@@ -57,5 +49,40 @@ def open_container(
         return container
     if file is None:
         file = "" if location.stream else location.public.rpartition("/")[2]
-    records_of_events: Container = events.gather(container, file, stack)
+    records_of_events: Container = events.gather(
+        container,
+        file,
+        stack,
+    )
     return records_of_events
+
+
+def _container(source: Source) -> Container:
+    """Open INPUT as the kind that its first bytes show; the modules of others are not imported."""
+    if source.listing is not None:
+        from ruler_cli.files.containers.directory import Directory
+        from ruler_cli.files.containers.harbor import HarborJob
+
+        job = HarborJob.open(source, source.listing)
+        return job or Directory(
+            source,
+            source.listing,
+            open_container,
+        )
+    if source.head.startswith(b"PAR1"):
+        from ruler_cli.files.containers.parquet import Parquet
+
+        return Parquet.open(source)
+    if source.head.startswith(b"PK\x03\x04"):
+        from ruler_cli.files.containers.inspect_log import InspectLog
+
+        return InspectLog(source)
+    if not source.begins_with_line:
+        from ruler_cli.files.containers.document import Document
+
+        document = Document.open(source)
+        if document is not None:
+            return document
+    from ruler_cli.files.containers.lines import JsonLines
+
+    return JsonLines.open(source)

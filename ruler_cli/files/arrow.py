@@ -2,11 +2,10 @@
 
 JSON holds less than Arrow does: binary becomes its size, dates and times become text, durations seconds.
 
-A file needs its schema before its first row, and the last record may hold a score that does not fit its
-column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
-change are its own, with their types and metadata. All others are made of the records' JSON, with the type that
-pyarrow infers: objects such as `ruler` are structs, and a column that no type holds is JSON text. Such a column is
-marked, and read again as the JSON that it is.
+A file needs its schema before its first row, and the last record may hold a score that does not fit its column. So
+records are spooled, and the file is written at the end, with the types that pyarrow infers from the JSON: objects such
+as `ruler` are structs, and a column that no type holds is JSON text. Such a column is marked, and read again as the
+JSON that it is. A Parquet INPUT with a column that JSON does not hold is refused, so that no value changes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import json
 import re
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, BinaryIO
 
@@ -26,12 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from ruler_cli.errors import (
-    InputChanged,
-    OutputError,
-    UnreadableError,
-)
-from ruler_cli.files.containers import Writer
+from ruler_cli.errors import OutputError, UnreadableError, UsageError
+from ruler_cli.files.containers import Container, Writer
 from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.scratch import Scratch
@@ -41,12 +36,15 @@ BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
 MAX_ROWS = 256
 """Most rows decoded at once: a column with a dictionary is much smaller in the file than in memory."""
-_NO_JSON = re.compile(r": (\w+_)?binary|extension<")
-"""Members of an Arrow type, as text, that JSON does not hold."""
+_NO_JSON = re.compile(
+    r"(?:^|: )(?:\w+_)?(?:binary|decimal|duration|map<|extension<)"
+)
+"""The types, as text, whose values change in JSON."""
 _NOT_HELD = (
     pa.ArrowException,
     TypeError,
     ValueError,
+    OverflowError,
     RecursionError,
     UnreadableError,
 )
@@ -58,7 +56,11 @@ _MARK = {b"ruler": b"JSON"}
 def objects(batch: Any) -> list[bytes]:
     """Encode every row of a batch as a JSON object, its keys in the order of the columns."""
     columns = []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
+    for field, column in zip(
+        batch.schema,
+        batch.columns,
+        strict=True,
+    ):
         # asked for where there are none, it makes the rest four times as slow
         maps = "lossy" if "map<" in str(field.type) else None
         values = column.to_pylist(maps_as_pydicts=maps)
@@ -130,58 +132,74 @@ def _encodable(text: str) -> str:
 
 
 class TableWriter(Writer):
-    """Spools records, and writes them as a table at the end; rows of `table`, a Parquet INPUT, keep the rest."""
+    """Spools records, and writes them as a table at the end, with the metadata of a Parquet INPUT."""
 
-    def __init__(self, stream: BinaryIO, name: str, table: Any) -> None:
-        super().__init__(stream, name, table)
-        self._table = table
-        self._schema = pa.schema([])
-        if table is not None:
-            self._schema = table.schema
-            self._rows = table.records()
-        self._spool = Scratch()
-        weakref.finalize(
-            self, self._spool.close
-        )  # a run that stops never calls `end`
-        self._fixed = {
-            field.name
-            for field in self._schema
-            if _NO_JSON.search(str(field.type))
-        }
+    form = "table"
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
+    ) -> None:
+        """UsageError if INPUT is a table with values that would change."""
+        super().__init__(stream, name, source)
         self._types: dict[str, Any] = {}
-        """Columns that are made anew, in order, with their types; None: JSON text."""
+        """Columns in order, with their types; None: JSON text."""
+        self._metadata: dict[bytes, bytes] = {}
+        schema = source.schema if source is not None else None
+        for field in schema or ():
+            if _NO_JSON.search(str(field.type)):
+                raise UsageError(
+                    f"the column `{field.name}` of INPUT is {field.type}, which would not stay as it is",
+                    "name OUTPUT .jsonl, or leave out the column",
+                    place=name,
+                )
+            self._types[field.name] = pa.null()
+        if schema is not None:
+            self._metadata |= schema.metadata or {}
+        # what they note of columns may hold no more
+        for key in (b"pandas", b"huggingface"):
+            self._metadata.pop(key, None)
+        self._spool = Scratch()
+        # a run that stops never calls `end`
+        weakref.finalize(self, self._spool.close)
 
-    def put(self, number: int, record: bytes) -> None:
-        """Spool a record, and note the columns that it changes."""
-        new = _members(record)
-        old = dict[str, bytes]()
-        if self._table is not None:
-            row = next(
-                (row for row in self._rows if row.number == number), None
-            )
-            if row is None:
-                raise InputChanged(self._table.name, f"row {number} is gone")
-            old = _members(row.raw)
-        for name in {**new, **old}:
-            if name not in self._types and old.get(name) != new.get(name):
-                if name in self._fixed:
-                    raise OutputError(
-                        f"the column `{name}` gets a score, and holds binary data that JSON does not",
-                        "name OUTPUT .jsonl",
-                        place=self.name,
-                    )
-                self._types[name] = pa.null()
-        self._spool.put((number, record))
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
+        """Spool a record."""
+        for name in _members(record):
+            self._types.setdefault(name, pa.null())
+        self._spool.put(record)
 
     def end(self) -> None:
         """Write every record, in a schema that holds all of them."""
         with self._spool:
-            schema = self._new_schema()
+            self._infer_types()
+            fields = []
+            for name, kind in self._types.items():
+                if kind is None:
+                    field = pa.field(name, pa.string(), metadata=_MARK)
+                elif types.is_null(kind):
+                    # a score that every record lacks
+                    field = pa.field(name, pa.float64())
+                else:
+                    field = pa.field(name, kind)
+                fields.append(field)
+            schema = pa.schema(fields, self._metadata or None)
             try:
                 stream = pa.PythonFile(self.stream, "w")
                 with pq.ParquetWriter(stream, schema) as file:
-                    for batch in self._batches(schema):
-                        file.write_batch(batch)
+                    for records in self._pieces():
+                        arrays = [
+                            self._array(field, records) for field in fields
+                        ]
+                        file.write_batch(
+                            pa.RecordBatch.from_arrays(arrays, schema=schema)
+                        )
             except pa.ArrowException as error:
                 # a type that this version reads and does not write
                 raise OutputError(
@@ -190,99 +208,46 @@ class TableWriter(Writer):
                     place=self.name,
                 ) from None
 
-    def _new_schema(self) -> Any:
-        """Return the schema of the source, with other types for columns that changed, and new ones behind."""
-        self._infer_types()
-        fields = {field.name: field for field in self._schema}
-        for name, kind in self._types.items():
-            if kind is None:
-                field = pa.field(name, pa.string(), metadata=_MARK)
-            elif types.is_null(kind):
-                # a new column of nothing but null is a score that every record lacks
-                field = fields.get(name, pa.field(name, pa.float64()))
-                field = field.with_nullable(True)
-            else:
-                field = pa.field(name, kind)
-            fields[name] = field
-        metadata = dict(self._schema.metadata or {})
-        # what pandas notes of columns may hold no more
-        metadata.pop(b"pandas", None)
-        return pa.schema(fields.values(), metadata or None)
-
     def _infer_types(self) -> None:
-        """Find a type for each column that changed; one is text if no type holds all of its values."""
+        """Find a type for each column; one is text if no type holds all of its values."""
         for narrowed in (_wider, _held):
-            for records in self._spooled():
-                for name, raws in self._changed(records).items():
-                    kind = self._types[name]
+            for records in self._pieces():
+                for name, kind in self._types.items():
                     if kind is None:
                         continue
                     try:
-                        values = list(map(parse_value, raws))
+                        values = list(map(parse_value, _column(records, name)))
                         self._types[name] = narrowed(kind, values)
                     except _NOT_HELD:
                         self._types[name] = None
 
-    def _changed(self, records: Iterable[bytes]) -> dict[str, list[bytes]]:
-        """Return the JSON of the columns that changed in some records."""
-        rows = list(map(_members, records))
-        return {
-            name: [row.get(name, b"null") for row in rows]
-            for name in self._types
-        }
-
-    def _spooled(self) -> Iterator[list[bytes]]:
-        """Yield the records in pieces of a bounded size."""
-        piece = list[bytes]()
+    def _pieces(self) -> Iterator[list[dict[str, bytes]]]:
+        """Yield the members of the records in pieces of a bounded size."""
+        records = list[dict[str, bytes]]()
         size = 0
-        for _, record in self._spool.all():
-            piece.append(record)
+        for record in self._spool.all():
+            records.append(_members(record))
             size += len(record)
             if size > BATCH:
-                yield piece
-                piece = []
+                yield records
+                records = []
                 size = 0
-        if piece:
-            yield piece
+        if records:
+            yield records
 
-    def _batches(self, schema: Any) -> Iterator[Any]:
-        """Yield the records as batches in the schema."""
-        for kept, records in self._with_rows():
-            changed = self._changed(records)
-            arrays = []
-            for field in schema:
-                name = field.name
-                if name not in changed:
-                    arrays.append(kept.column(name))
-                elif self._types[name] is None:
-                    texts = map(_text, changed[name])
-                    arrays.append(pa.array(texts, pa.string()))
-                else:
-                    values = list(map(parse_value, changed[name]))
-                    arrays.append(pa.array(values, field.type))
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def _array(
+        self,
+        field: Any,
+        records: Sequence[dict[str, bytes]],
+    ) -> Any:
+        raws = _column(records, field.name)
+        if self._types[field.name] is None:
+            return pa.array(map(_text, raws), field.type)
+        return pa.array(list(map(parse_value, raws)), field.type)
 
-    def _with_rows(self) -> Iterator[tuple[Any, list[bytes]]]:
-        """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
-        if self._table is None:
-            for records in self._spooled():
-                yield None, records
-            return
-        spooled = self._spool.all()
-        put = next(spooled, None)
-        start = 0
-        for batch in self._table.batches():
-            rows = list[Any]()
-            records = []
-            while put is not None and put[0] <= start + len(batch):
-                number, record = put
-                # slice by slice, because `take` does not know every type
-                rows.append(batch.slice(number - start - 1, 1))
-                records.append(record)
-                put = next(spooled, None)
-            start += len(batch)
-            if rows:
-                yield pa.concat_batches(rows), records
+
+def _column(records: Sequence[dict[str, bytes]], name: str) -> list[bytes]:
+    return [members.get(name, b"null") for members in records]
 
 
 def _members(record: bytes) -> dict[str, bytes]:

@@ -46,11 +46,20 @@ def message_of(error: BaseException) -> str:
 @contextmanager
 def reading(place: str, *more: type[Exception]) -> Iterator[None]:
     """Turn an error of reading or decoding a file into a UsageError; `more` are a decoder's own errors."""
-    with _mapped(place, "be read", UsageError, str):
+    with _mapped(
+        place,
+        "be read",
+        UsageError,
+        str,
+    ):
         try:
             yield
         except _DAMAGE + more as error:
-            is_system = getattr(error, "errno", None) or _is_address(place)
+            is_system = getattr(
+                error,
+                "errno",
+                None,
+            ) or _is_address(place)
             if is_system and not isinstance(error, _DAMAGE):
                 raise
             raise UsageError(
@@ -112,7 +121,11 @@ def _mapped(
             problem, remedy = _explain(error)
         elif isinstance(error, OSError):
             problem, remedy = system_problem(error)
-        elif getattr(error, "sqlite_errorname", "").startswith(_SQLITE_FULL):
+        elif getattr(
+            error,
+            "sqlite_errorname",
+            "",
+        ).startswith(_SQLITE_FULL):
             problem = str(error)
             remedy = ""
         else:
@@ -134,7 +147,15 @@ def _explain(error: Exception) -> tuple[str, str]:
         return "no such object", "check the address and the network"
     if isinstance(error, NotImplementedError):
         return "this storage is read-only", "name a file of this machine"
-    status = getattr(error, "status", None) or getattr(error, "code", "")
+    status = getattr(
+        error,
+        "status",
+        None,
+    ) or getattr(
+        error,
+        "code",
+        "",
+    )
     return (
         f"failed ({type(error).__name__} {status})".replace(" )", ")"),
         "check the address, the credentials and the network",

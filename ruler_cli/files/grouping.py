@@ -34,14 +34,29 @@ def records(
         where = line.place
         if line.skipped:
             reason = too_large(line.skipped)
-            on_problem(Problem(number, reason, b"", where, too_large=True))
+            on_problem(
+                Problem(
+                    number,
+                    reason,
+                    b"",
+                    where,
+                    too_large=True,
+                )
+            )
             continue
         try:
             if line.error:
                 raise UnreadableError(line.error)
             parts = read(line)
         except UnreadableError as error:
-            on_problem(Problem(number, error.reason, line.raw, where))
+            on_problem(
+                Problem(
+                    number,
+                    error.reason,
+                    line.raw,
+                    where,
+                )
+            )
             continue
         yield from parts
 
@@ -83,8 +98,16 @@ def fetched(
             # a columnar line is several groups, and read once
             if row.number != number:
                 # past buffers: each record would fill one
-                raw = os.pread(fd, row.size, row.start)
-                line = line_of(row.number, row.start, raw)
+                raw = os.pread(
+                    fd,
+                    row.size,
+                    row.start,
+                )
+                line = line_of(
+                    row.number,
+                    row.start,
+                    raw,
+                )
                 if short_hash(line.raw) != row.hashed:
                     raise UnreadableError(line.where)
                 number = row.number

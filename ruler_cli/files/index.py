@@ -16,7 +16,6 @@ from ruler_cli.types import Record
 
 PARTS = 20
 """Bits of a record's place that tell the parts of one line."""
-_PART = (1 << PARTS) - 1
 _LINE = "line (id INTEGER PRIMARY KEY, start, size, hash, key, rollouts, mine, opening, source, draw)"
 """`id` is the place of the record, `draw` the place of its group in an order that is drawn."""
 _BUFFERED = 1_000
@@ -39,7 +38,7 @@ class Row(NamedTuple):
     @property
     def part(self) -> int:
         """The number of the record in its line."""
-        return self.place & _PART
+        return self.place % (1 << PARTS)
 
 
 _ROW = "id, start, size, hash"
@@ -55,25 +54,6 @@ def short_hash(raw: bytes) -> int:
     return hash(raw) & 0xFFFF_FFFF
 
 
-class MemberTable:
-    """Counts rollouts of which several records hold a part."""
-
-    def __init__(self) -> None:
-        self._parts = KeyTable()
-
-    def begun(self, record: Record, group: bytes) -> int:
-        """Count the rollouts that begin in a record; `group` is the digest of its group's key."""
-        begun = 0
-        for rollout in record.rollouts:
-            if rollout.member is None:
-                begun += 1
-                continue
-            before = len(self._parts)
-            part = blake2b(group + digest(rollout.member), digest_size=16)
-            begun += self._parts.number(part.digest()) == before
-        return begun
-
-
 class Index:
     """The records of a surveyed file, and their groups in the order of their first records.
 
@@ -81,7 +61,12 @@ class Index:
     order that only it and their contents decide.
     """
 
-    def __init__(self, seed: int | None = None, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         self.seed = seed
         self._alone = alone
         self._by = "id" if alone else "key"
@@ -89,7 +74,7 @@ class Index:
         self._new: list[tuple[object, ...]] = []
         """Rows that are not in the table yet."""
         self._keys = KeyTable()
-        self._members = MemberTable()
+        self._members = KeyTable()
         self._sources: dict[str, int] = {}
 
     def close(self) -> None:
@@ -101,7 +86,12 @@ class Index:
         return self._keys.number(key)
 
     def add(
-        self, record: Record, key: bytes, opening: int | None, *, mine: bool
+        self,
+        record: Record,
+        key: bytes,
+        opening: int | None,
+        *,
+        mine: bool,
     ) -> int:
         """Note one record; return the number of rollouts that begin in it.
 
@@ -111,12 +101,18 @@ class Index:
         line = record.line
         at = place(record)
         group = at.to_bytes(8) if self._alone else key
-        rollouts = self._members.begun(record, group)
+        rollouts = 0
+        for rollout in record.rollouts:
+            if rollout.member is None:
+                rollouts += 1
+                continue
+            # several records may hold a part of it
+            member = blake2b(group + digest(rollout.member), digest_size=16)
+            before = len(self._members)
+            rollouts += self._members.number(member.digest()) == before
         if not rollouts:  # a later part of a rollout may begin otherwise
             opening = None
-        draw = None
-        if self.seed is not None:
-            draw = _draw(self.seed, line.raw)
+        draw = None if self.seed is None else _draw(self.seed, line.raw)
         source = self._sources.setdefault(line.source, len(self._sources))
         bytes_there = (at, line.offset, len(line.raw), short_hash(line.raw))
         row = (*bytes_there, key, rollouts, mine, opening, source, draw)
@@ -148,25 +144,29 @@ class Index:
         `apart`: other groups must stand between the two.
         """
         rows = self._table().rows(
-            "SELECT prior, id FROM (SELECT id, key, lag(key) OVER (ORDER BY id) before,"
+            f"SELECT prior >> {PARTS}, id >> {PARTS} FROM "  # noqa: S608 - a number
+            "(SELECT id, key, lag(key) OVER (ORDER BY id) before,"
             " lag(id) OVER (PARTITION BY key ORDER BY id) prior FROM line) "
             "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
             apart,
         )
-        for before, again in rows:
-            return before >> PARTS, again >> PARTS
-        return None
+        return rows[0] if rows else None
 
     def mixed(self, labels: Mapping[str, str] | None = None) -> tuple[int, int]:
         """Count groups whose rollouts have different openings; return the first one's first line, too.
 
         With `labels`, the names of files → labels, what one label has of a group counts as a group.
         """
-        label_of = {}
-        for name, source in self._sources.items():
-            label_of[source] = (labels or {}).get(name)
+        label_of = {
+            source: (labels or {}).get(name)
+            for name, source in self._sources.items()
+        }
         with self._lines.locked() as db:
-            db.create_function("label", 1, label_of.get)
+            db.create_function(
+                "label",
+                1,
+                label_of.get,
+            )
         ((count, first),) = self._table().rows(
             "SELECT count(*), min(first) FROM (SELECT min(id) first FROM line "
             "GROUP BY key, label(source) HAVING min(opening) != max(opening))"
@@ -181,7 +181,10 @@ class Index:
         )
 
     def places(
-        self, chosen: Collection[int] | None = None, *, apart: bool
+        self,
+        chosen: Collection[int] | None = None,
+        *,
+        apart: bool,
     ) -> Iterator[list[Row]]:
         """Yield the rows of each own group, in the order of their first records, or as drawn.
 
@@ -208,7 +211,7 @@ class Index:
 
     def lines(self) -> Iterator[Row]:
         """Yield the lines of the own groups, in input order."""
-        query = f"SELECT {_ROW} FROM line WHERE mine AND NOT id & {_PART} ORDER BY id"  # noqa: S608 - a number
+        query = f"SELECT {_ROW} FROM line WHERE mine AND NOT id % {1 << PARTS} ORDER BY id"  # noqa: S608 - a number
         for row in self._table().each_row(query):
             yield Row(*row)
 
@@ -216,7 +219,12 @@ class Index:
 def _draw(seed: int, raw: bytes) -> int:
     """Return a number that only the seed, of any size, and the bytes decide."""
     key = blake2b(str(seed).encode(), digest_size=32).digest()
-    draw = blake2b(raw, digest_size=8, person=b"draw", key=key).digest()
+    draw = blake2b(
+        raw,
+        digest_size=8,
+        person=b"draw",
+        key=key,
+    ).digest()
     return int.from_bytes(draw, signed=True)
 
 
@@ -233,15 +241,19 @@ class OutputOrder:
         self, bodies: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, bytes]]:
         """Keep the bodies of lines, and yield those whose turn it is, in the order of INPUT."""
+        rows = self._bodies.rows
         for number, body in bodies:
-            self._bodies.rows("INSERT INTO body VALUES (?, ?)", number, body)
+            rows(
+                "INSERT INTO body VALUES (?, ?)",
+                number,
+                body,
+            )
         while self._next is not None:
-            number = self._next.number
-            query = "SELECT number, body FROM body WHERE number = ?"
-            ready = self._bodies.rows(query, number)
+            where = "FROM body WHERE number = ?"
+            ready = rows(f"SELECT number, body {where}", self._next.number)
             if not ready:
                 return
-            self._bodies.rows("DELETE FROM body WHERE number = ?", number)
+            rows(f"DELETE {where}", self._next.number)
             yield from ready
             self._next = next(self._lines, None)
 

@@ -38,14 +38,6 @@ class Location:
 
     name: str
 
-    @classmethod
-    def of(cls, path: Path) -> Location:
-        """Make the location of a path that may be an address: `Path` makes one slash of its two."""
-        name = str(path)
-        if not path.parent.is_dir():
-            name = name.replace(":/", "://", 1)
-        return cls(name)
-
     @property
     def stream(self) -> bool:
         """Return whether it is stdin or stdout."""
@@ -104,10 +96,8 @@ class Location:
         scheme, _, rest = self.name.lower().partition("://")
         host = rest.partition("/")[0]
         # `abfs://container@account` holds no key
-        holds_key = ":" in host or (
-            "@" in host and scheme.startswith(("s3", "g"))
-        )
-        if scheme in _BUCKETS and holds_key:
+        is_user = "@" in host and scheme.startswith(("s3", "g"))
+        if scheme in _BUCKETS and (":" in host or is_user):
             raise UsageError(
                 "holds a key, which other users of this machine can see",
                 "give it in the environment or the provider's configuration",
@@ -115,9 +105,9 @@ class Location:
             )
         return RemoteStore(self.name, self.public)
 
-    def same(self, other: str) -> bool:
+    def same(self, name: str) -> bool:
         """Return whether another name is the same file, also by a link, or the same address."""
-        location = Location(other)
+        location = Location(name)
         if self.remote or location.remote:
             return self.public.rstrip("/") == location.public.rstrip("/")
         try:
@@ -140,7 +130,11 @@ class Location:
                 )
             except (FileNotFoundError, NotADirectoryError):
                 remedy = "check the path, or give `-` for stdin"
-                raise UsageError("no such file", remedy, place=name) from None
+                raise UsageError(
+                    "no such file",
+                    remedy,
+                    place=name,
+                ) from None
             reader = io.BufferedReader(raw, BUFFER)
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
             yield reader
@@ -174,7 +168,11 @@ class Location:
         if listing.links:
             problem += f", and the link {listing.links[0]} is not followed"
             remedy = "name a file itself, or put copies in place of the links"
-        raise UsageError(problem, remedy, place=self.public)
+        raise UsageError(
+            problem,
+            remedy,
+            place=self.public,
+        )
 
     def _remote_listing(self) -> Listing:
         files = self.store().expand()
@@ -182,10 +180,12 @@ class Location:
         folders = [file.rpartition("/")[0] + "/" for file in files]
         common = os.path.commonprefix(folders)  # noqa: RUF071
         base = common[: common.rfind("/") + 1]
-        names = [file.removeprefix(base) for file in files]
-        kept = _sorted(filterfalse(is_ignored, names))
-        whole = base == self.name.rstrip("/") + "/"
-        return Listing(base, kept, whole)
+        names = _sorted([file.removeprefix(base) for file in files])
+        return Listing(
+            base,
+            names,
+            base == self.name.rstrip("/") + "/",
+        )
 
     def _local_listing(self) -> Listing:
         parts = Path(self.name).parts
@@ -195,7 +195,6 @@ class Location:
             lambda part: not _PATTERN.search(part), parts
         )
         folder = Path(*parts if whole else fixed)
-        parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
         root = os.path.realpath(folder)
         names = set[str]()
@@ -211,27 +210,32 @@ class Location:
             with reading(path), os.scandir(path) as entries:
                 for entry in entries:
                     name = below + entry.name
-                    if is_ignored(entry.name):
-                        continue
+                    to = os.path.realpath(entry.path)
                     if not deep and not fnmatchcase(entry.name, parts[0]):
                         continue
+                    if is_ignored(entry.name):
+                        continue
                     # a link to a folder may lead in circles
-                    if entry.is_symlink():
-                        to = os.path.realpath(entry.path)
-                        inside = os.path.commonpath((root, to)) == root
-                        if inside and os.path.isfile(to):  # noqa: PTH113 - a loop is none
-                            if not rest:
-                                names.add(name)
-                        elif not rest or os.path.isdir(to):  # noqa: PTH112
-                            links.add(name)
-                    elif entry.is_dir():
+                    if entry.is_dir(follow_symlinks=False):
                         look(f"{name}/", parts if deep else rest)
-                    elif entry.is_file() and not rest:
+                    elif rest:
+                        if entry.is_symlink() and os.path.isdir(to):  # noqa: PTH112
+                            links.add(name)
+                    elif entry.is_file(follow_symlinks=False):
                         names.add(name)
+                    elif entry.is_symlink():
+                        inside = os.path.commonpath((root, to)) == root
+                        is_read = inside and os.path.isfile(to)  # noqa: PTH113 - a loop is none
+                        (names if is_read else links).add(name)
 
         if os.path.isdir(folder):  # noqa: PTH112
-            look("", parts)
-        return Listing(base, _sorted(names), whole, _sorted(links))
+            look("", parts[len(folder.parts) :])
+        return Listing(
+            base,
+            _sorted(names),
+            whole,
+            _sorted(links),
+        )
 
 
 @value
@@ -270,15 +274,15 @@ def is_ignored(name: str) -> bool:
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    """Sort names folder by folder, with numbers as numbers: part-2 before part-10."""
+    """Sort the names that are part of a dump folder by folder, with numbers as numbers: part-2 before part-10."""
 
-    def key(name: str) -> tuple[list[list[str | int]], str]:
+    def key(name: str) -> list[list[str | int]]:
         folders = []
         for folder in name.split("/"):
             # text and numbers take turns, so that equal places compare
             pieces: list[str | int] = list(_NUMBER.split(folder))
             pieces[1::2] = map(int, pieces[1::2])
             folders.append(pieces)
-        return folders, name
+        return folders
 
-    return tuple(sorted(names, key=key))
+    return tuple(sorted(filterfalse(is_ignored, sorted(names)), key=key))

@@ -63,7 +63,7 @@ def refuse_foreign(
                 # a log may begin with a sample that is not scored
                 further = lines if container.log else ()
                 if first is None:
-                    is_ours = container.rewritable
+                    is_ours = container.form != ""
                 elif any(map(has_scores, chain((first,), further))):
                     return True
                 else:

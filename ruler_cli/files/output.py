@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.containers import Container, Writer, kinds
-from ruler_cli.files.containers.lines import JsonLines
+from ruler_cli.files.containers import Container, Writer
+from ruler_cli.files.containers.lines import LinesWriter
 from ruler_cli.files.error_map import creating, writing, zstd
 from ruler_cli.files.index import OutputOrder
 from ruler_cli.files.location import Location
@@ -53,7 +53,12 @@ _Records = Iterable[tuple[int, bytes]]
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
     if name.endswith(".gz"):
-        file = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="")
+        file = gzip.GzipFile(
+            fileobj=stream,
+            mode="wb",
+            mtime=0,
+            filename="",
+        )
         return cast(BinaryIO, file)
     if name.endswith(".zst"):
         frames = zstd.ZstdFile(stream, "wb")
@@ -71,17 +76,30 @@ class PassThrough:
     replaces = False
     """Tells if `commit` takes the place of something that is there."""
 
+    may_block = False
+
     def __init__(self, name: str) -> None:
         """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
-        if name == "-" and sys.stdout is None:
-            raise UsageError("stdout is closed", "give a file name", place="-")
-        self.may_block = name == "-"
-        self.file: BinaryIO
-        if self.may_block:
-            self.file = sys.stdout.buffer
-        else:
-            self.file = Path(name).open("wb")  # noqa: SIM115 - `close`
-        self.stream = compressed(name, self.file)
+        if name != "-":
+            self._take(name, Path(name).open("wb"))  # noqa: SIM115 - `close`
+            return
+        if sys.stdout is None:
+            raise UsageError(
+                "stdout is closed",
+                "give a file name",
+                place="-",
+            )
+        self.may_block = True
+        self._take(name, sys.stdout.buffer)
+
+    def _take(
+        self,
+        name: str,
+        file: BinaryIO,
+    ) -> None:
+        """Take an open file; the ending of the name decides on compression."""
+        self.file = file
+        self.stream = compressed(name, file)
 
     def flush(self) -> None:
         """Write what is still buffered."""
@@ -106,7 +124,11 @@ class PassThrough:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        *_: object,
+    ) -> None:
         """Give up what was written if there is an error."""
         if kind is not None:
             self.discard()
@@ -115,19 +137,16 @@ class PassThrough:
 class LocalFile(PassThrough):
     """A file of this machine; until `commit` it is NAME.partial."""
 
-    may_block = False
     partial: Path
 
     def __init__(self, name: str) -> None:
         """Open it; UsageError if another run writes it, OSError if it cannot be written."""
         self._target = Path(os.path.realpath(name))
         self.partial = self._target.with_name(self._target.name + ".partial")
-        self.file = _open_locked(self.partial)
+        self._take(name, _open_locked(self.partial))
         if self._target.exists():  # its permissions stay
-            os.fchmod(
-                self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode)
-            )
-        self.stream = compressed(name, self.file)
+            mode = stat.S_IMODE(self._target.stat().st_mode)
+            os.fchmod(self.file.fileno(), mode)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
@@ -140,10 +159,10 @@ class LocalFile(PassThrough):
         OutputError if another file took its place.
         """
         self.flush()
-        os.fsync(self.file.fileno())
-        ours = os.fstat(self.file.fileno())
+        descriptor = self.file.fileno()
+        os.fsync(descriptor)
         if not self.partial.exists() or not os.path.samestat(
-            ours, self.partial.lstat()
+            os.fstat(descriptor), self.partial.lstat()
         ):
             raise OutputError(
                 "was removed or replaced during the run",
@@ -178,14 +197,21 @@ def _open_locked(partial: Path) -> BinaryIO:
 
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
-    if partial.is_symlink():
+    with contextlib.suppress(FileNotFoundError):
+        if not partial.is_symlink():
+            with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
+                _lock(old, partial)
         partial.unlink()
-    elif partial.exists():
-        with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
-            _lock(old, partial)
-            partial.unlink()
     # an error if another run begins just now
-    file = os.fdopen(os.open(partial, _NEW, 0o666), "wb", _BUFFER)
+    file = os.fdopen(
+        os.open(
+            partial,
+            _NEW,
+            0o666,
+        ),
+        "wb",
+        _BUFFER,
+    )
     _lock(file, partial)
     return file
 
@@ -210,13 +236,8 @@ class RemoteFile(PassThrough):
     Any other file system gets NAME.partial, which `commit` renames.
     """
 
-    may_block = False
-
     def __init__(self, store: RemoteStore) -> None:
-        """Open it; an error if it cannot be written, as far as that shows beforehand.
-
-        The name's ending decides on compression.
-        """
+        """Open it; an error if it cannot be written, as far as that shows beforehand."""
         self._system = store.system
         self._path = store.path
         scheme = store.public.partition("://")[0]
@@ -231,8 +252,7 @@ class RemoteFile(PassThrough):
                 self._system.info(self._path.partition("/")[0])
         # closed by `commit` and `discard`
         file: Any = tempfile.NamedTemporaryFile()  # noqa: SIM115
-        self.file: BinaryIO = file
-        self.stream = compressed(store.public, self.file)
+        self._take(store.public, file)
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
@@ -265,7 +285,11 @@ def create_file(
     name = location.name
     path = Path(name)
     with creating(location.public, location.real):
-        refuse_foreign(location, kind, force=force)
+        refuse_foreign(
+            location,
+            kind,
+            force=force,
+        )
         if location.remote:
             return RemoteFile(location.store())
         special = location.stream or (path.exists() and not path.is_file())
@@ -285,29 +309,51 @@ def refuse_name(name: str, *others: str) -> None:
         )
     endings = (*_OTHER_ENDINGS, *others)
     if place != out.unpacked:
-        endings += tuple(ending for kind in kinds() for ending in kind.packed)
+        endings += (".parquet", ".eval")
     stem = out.unpacked.rpartition(".")[0]
     if stem and out.unpacked.lower().endswith(endings):
         problem = f"no {place.removeprefix(stem)} file is written"
         lines = stem if stem.endswith(".jsonl") else f"{stem}.jsonl"
-        raise UsageError(problem, f"name it {lines}", place=place)
+        raise UsageError(
+            problem,
+            f"name it {lines}",
+            place=place,
+        )
 
 
-def _kind_of(
+def _writer_of(
     output: Location, scores: Container | None = None
-) -> type[Container]:
-    """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
+) -> type[Writer]:
+    """Return the writer of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
     name = output.unpacked
-    if name.endswith(JsonLines.endings):  # the other kinds need not be imported
-        return JsonLines
-    return next(kind for kind in kinds() if kind.handles_name(name, scores))
+    is_log = scores is not None and scores.log is not None
+    if name.endswith(".eval") or (is_log and name.endswith(".json")):
+        from ruler_cli.files.containers.inspect_log import InspectLogWriter
+
+        return InspectLogWriter
+    if name.endswith(".json"):
+        from ruler_cli.files.containers.document import ListWriter
+
+        return ListWriter
+    if name.endswith(".parquet"):
+        from ruler_cli.files.containers.parquet import require_pyarrow
+
+        require_pyarrow(output.public)
+        from ruler_cli.files.arrow import TableWriter
+
+        return TableWriter
+    return LinesWriter
 
 
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
     def __init__(
-        self, name: str, *, keep: bool = True, force: bool = False
+        self,
+        name: str,
+        *,
+        keep: bool = True,
+        force: bool = False,
     ) -> None:
         """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read.
 
@@ -316,13 +362,12 @@ class Output:
         refuse_name(name)
         location = self._location = Location(name)
         self.name = location.public
-        _kind_of(location).refuse_writing(self.name)
+        self._kind = _writer_of(location)
         self._target = create_file(location, force=force)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep and self._target.partial is not None
         self._source: Container | None = None
-        self._kind: type[Container] = JsonLines
         self.log: InspectLogWriter | None = None
         """OUTPUT, if it is an Inspect log."""
         self._empty = True
@@ -330,23 +375,24 @@ class Output:
         self._ended = False
         self._in_turn: Callable[[_Records], _Records] = iter
 
-    def write_new(self) -> None:
-        """Take records that are not those of INPUT."""
-        self._kind = _kind_of(self._location)
-
-    def write_as(self, container: Container, *, scored: bool = True) -> None:
+    def write_as(
+        self,
+        container: Container,
+        *,
+        scored: bool = True,
+    ) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
 
         Without `scored` records are not those of `score`, and none can be put into an Inspect log.
         """
         name = self._location
         self._source = container if scored else None
-        self._kind = _kind_of(name, self._source)
+        self._kind = _writer_of(name, self._source)
         if self._kind.keeps_all:
             self.log = cast("InspectLogWriter", self.writer)
             return
         self._source = container
-        keeps_form = container.rewritable and isinstance(container, self._kind)
+        keeps_form = self._kind.form == container.form
         if not name.stream and not keeps_form and name.same(container.name):
             raise UsageError(
                 "is INPUT, and would not keep its form",
@@ -357,7 +403,11 @@ class Output:
     @cached_property
     def writer(self) -> Writer:
         """The writer of its kind."""
-        return self._kind.writer(self._target.stream, self.name, self._source)
+        return self._kind(
+            self._target.stream,
+            self.name,
+            self._source,
+        )
 
     def keep_order(self, order: OutputOrder) -> None:
         """Write records in the order of INPUT: those that wait for their turn are held on disk."""
@@ -397,7 +447,10 @@ class Output:
         return self
 
     def __exit__(
-        self, _: object, error: BaseException | None, __: object
+        self,
+        _: object,
+        error: BaseException | None,
+        __: object,
     ) -> None:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         if self._done:
@@ -410,7 +463,7 @@ class Output:
                 return
             # a list or a table gets its end; damage of INPUT was reported
             with contextlib.ExitStack() as stack:
-                if isinstance(target, LocalFile) and self._kind is JsonLines:
+                if isinstance(target, LocalFile) and self._kind is LinesWriter:
                     stack.callback(target.drop_torn_line)
                 stack.callback(target.close)
                 stack.enter_context(contextlib.suppress(UsageError))
@@ -418,7 +471,7 @@ class Output:
                     self.writer.end()
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        kept = self._keep and self._kind is JsonLines
+        kept = self._keep and self._kind is LinesWriter
         place = str(self._target.partial or self.name)
         return writing(place, "finished groups are kept; " if kept else "")
 
@@ -472,7 +525,14 @@ class FailedFile:
                     self._earlier[_digest(line.removesuffix(b"\n"))] += 1
         no_link = 0 if is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
-        file = os.fdopen(os.open(path, flags, 0o666), "ab")
+        file = os.fdopen(
+            os.open(
+                path,
+                flags,
+                0o666,
+            ),
+            "ab",
+        )
         if not line.endswith(b"\n"):
             file.write(b"\n")
         return file
@@ -490,7 +550,11 @@ def is_device(path: Path) -> bool:
 def refuse_input(source: str, output: str) -> None:
     """Raise UsageError if OUTPUT, which holds something else, is INPUT."""
     if source != "-" and Location(source).same(output):
-        raise UsageError("is INPUT", "give another name", place=output)
+        raise UsageError(
+            "is INPUT",
+            "give another name",
+            place=output,
+        )
 
 
 def refuse_clashes(
@@ -510,7 +574,11 @@ def refuse_clashes(
             )
     places = [out]
     if failed is not None:
-        place = Location.of(failed)
+        name = str(failed)
+        if not failed.parent.is_dir():
+            # `Path` makes one slash of an address's two
+            name = name.replace(":/", "://", 1)
+        place = Location(name)
         endings = (".gz", ".zst", ".json", *_OTHER_ENDINGS)
         is_plain = not (place.remote or failed.is_dir())
         names = {source, output, partial} - {"-"}

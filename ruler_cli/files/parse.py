@@ -131,5 +131,9 @@ def first_records(
             problem = problem or f"{line.where} {reason}"
     if not records:
         remedy = "give JSON lines, one object a line, or one JSON document"
-        raise UsageError(problem, remedy, place=name)
+        raise UsageError(
+            problem,
+            remedy,
+            place=name,
+        )
     return records

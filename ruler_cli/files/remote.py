@@ -22,7 +22,11 @@ _GLOB = re.compile(r"[*?[]")
 class RemoteStore:
     """The file system of fsspec that an address names, and the path in it."""
 
-    def __init__(self, address: str, public: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        public: str,
+    ) -> None:
         """Open the file system; UsageError if no package opens it. `public` is the address to print."""
         self.public = public
         self._address = address
@@ -46,7 +50,7 @@ class RemoteStore:
                 ) from None
 
     def open(self) -> io.BufferedReader[Any]:
-        """Open the object for reading, seekable; it fetches blocks on demand and caches some.
+        """Open the object for reading; it fetches blocks on demand and caches some.
 
         UsageError if it does not exist or cannot be read; later `read` may raise it too.
         """
@@ -57,13 +61,6 @@ class RemoteStore:
                 block_size=BLOCK,
                 cache_type="blockcache",
                 cache_options={"maxblocks": _CACHED},
-            )
-        if not file.seekable():
-            file.close()
-            raise UsageError(
-                "this storage does not serve parts of a file",
-                "download the file",
-                place=self.public,
             )
         return io.BufferedReader(file, 1 << 20)
 
@@ -81,20 +78,15 @@ class RemoteStore:
                 entries = self.system.ls(self.path, detail=True)
             else:
                 return [self._address]
+            # a name such as _SUCCESS is that of a note
             names = [
                 str(entry["name"])
                 for entry in entries
                 if entry["type"] == "file"
+                and entry["name"].rpartition("/")[2][:1] not in "._"
             ]
-            # a name such as _SUCCESS is that of a note
-            notes = (".", "_")
-            listed = (
-                name
-                for name in names
-                if not name.split("/")[-1].startswith(notes)
-            )
             whole = self._address.rstrip("/")
             path = self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
-                return [whole.removesuffix(path) + name for name in listed]
-            return [self.system.unstrip_protocol(name) for name in listed]
+                return [whole.removesuffix(path) + name for name in names]
+            return [self.system.unstrip_protocol(name) for name in names]

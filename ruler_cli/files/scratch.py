@@ -41,7 +41,11 @@ class Scratch(AbstractContextManager["Scratch"]):
         """Append a value, which `all` reads."""
         # pickle: the file has no name and only this process writes and reads it
         with temporary():
-            pickle.dump(value, self.file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(
+                value,
+                self.file,
+                pickle.HIGHEST_PROTOCOL,
+            )
 
     def all(self) -> Iterator[Any]:
         """Yield every value that was put, in order; call it after the last `put`."""
@@ -61,9 +65,17 @@ class Scratch(AbstractContextManager["Scratch"]):
             with temporary():
                 self.size = self.file.seek(to)
 
-    def read(self, size: int, at: int) -> bytes:
+    def read(
+        self,
+        size: int,
+        at: int,
+    ) -> bytes:
         """Read `size` bytes from the offset `at`."""
-        return os.pread(self.fileno(), size, at)
+        return os.pread(
+            self.fileno(),
+            size,
+            at,
+        )
 
     def fileno(self) -> int:
         """Flush the file and return its descriptor."""
@@ -83,7 +95,11 @@ class Scratch(AbstractContextManager["Scratch"]):
 
 def temporary_database(*statements: str, cache: int) -> sqlite3.Connection:
     """Open a temporary SQLite database and run the statements; it keeps `cache` kilobytes in memory."""
-    db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+    db = sqlite3.connect(
+        "",
+        check_same_thread=False,
+        isolation_level=None,
+    )
     for statement in (
         "PRAGMA journal_mode = OFF",
         f"PRAGMA cache_size = -{cache}",
@@ -113,7 +129,11 @@ class Table:
         with self._lock, temporary():
             yield self._db
 
-    def rows(self, query: str, *values: object) -> list[Any]:
+    def rows(
+        self,
+        query: str,
+        *values: object,
+    ) -> list[Any]:
         """Return all rows of a query."""
         with self.locked() as db:
             return db.execute(query, values).fetchall()
@@ -152,7 +172,11 @@ class KeyTable:
         for (number,) in self._table.rows(query, key):
             return int(number)
         new = self._count
-        self._table.rows("INSERT INTO seen VALUES (?, ?)", key, new)
+        self._table.rows(
+            "INSERT INTO seen VALUES (?, ?)",
+            key,
+            new,
+        )
         self._count += 1
         return new
 

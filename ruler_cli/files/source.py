@@ -10,7 +10,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from shutil import copyfileobj
@@ -62,34 +62,30 @@ def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
     return cast(BinaryIO, text)
 
 
-class _Pieces(io.RawIOBase):
-    """The bytes of an iterator, which ends at the first piece that is empty."""
+class _Positioned(io.RawIOBase):
+    """A regular file from its first byte on; other readers may use the same descriptor."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._ready = b""
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._offset = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        ready = self._ready or next(self._pieces, b"")
-        size = min(len(buffer), len(ready))
-        buffer[:size] = ready[:size]
-        self._ready = ready[size:]
-        return size
+        piece = os.pread(
+            self._fd,
+            len(buffer),
+            self._offset,
+        )
+        buffer[: len(piece)] = piece
+        self._offset += len(piece)
+        return len(piece)
 
 
 def from_file(fd: int) -> io.BufferedReader[Any]:
     """Read a regular file from its first byte on; other readers may use the same descriptor."""
-
-    def pieces() -> Iterator[bytes]:
-        offset = 0
-        while piece := os.pread(fd, BUFFER, offset):
-            yield piece
-            offset += len(piece)
-
-    return io.BufferedReader(_Pieces(pieces()), BUFFER)
+    return io.BufferedReader(_Positioned(fd), BUFFER)
 
 
 class Events(NamedTuple):
@@ -179,17 +175,26 @@ class Source:
         """The first line of the text that is not blank, without a byte order mark."""
         return self.first[-1].removeprefix(BOM) if self.first else b""
 
-    def read(self, at: int, size: int) -> bytes:
+    def read(
+        self,
+        at: int,
+        size: int,
+    ) -> bytes:
         """Read bytes of the text by their offset; of a stream only those of its first line."""
         if self.fd is None:
             return self.first_line[at : at + size]
         with reading(self.name):
-            return os.pread(self.fd, size, at)
+            return os.pread(
+                self.fd,
+                size,
+                at,
+            )
 
     def keep_text(self) -> None:
         """Write the text of a stream to a temporary file."""
         if self.fd is None:
-            self.fd = self._spooled(self._text, self.first).fileno()
+            head = b"".join(self.first)
+            self.fd = self._spooled(self._text, head).fileno()
 
     @contextmanager
     def open_text(self) -> Iterator[BinaryIO]:
@@ -205,12 +210,18 @@ class Source:
                 yield decompressed(self.name, stream)
 
     def _spooled(
-        self, stream: BinaryIO, head: Sequence[bytes] = ()
+        self,
+        stream: BinaryIO,
+        head: bytes = b"",
     ) -> BinaryIO:
-        """Write the lines of `head` and the rest of a stream to a temporary file."""
+        """Write `head` and the rest of a stream to a temporary file."""
         spool = self.stack.enter_context(Scratch())
-        spool.write(b"".join(head))
+        spool.write(head)
         with reading(self.name):
-            copyfileobj(stream, spool, 1 << 20)
+            copyfileobj(
+                stream,
+                spool,
+                1 << 20,
+            )
         spool.fileno()  # flushes: the file is read by its descriptor
         return spool.file

@@ -85,11 +85,20 @@ class Patches:
     raw: bytes
     edits: list[tuple[int, int, bytes]] = field(default_factory=list)
 
-    def replace(self, start: int, end: int, new: bytes) -> None:
+    def replace(
+        self,
+        start: int,
+        end: int,
+        new: bytes,
+    ) -> None:
         """Replace the bytes start:end."""
         self.edits.append((start, end, new))
 
-    def put(self, obj: ObjectSpans, values: NewMembers) -> None:
+    def put(
+        self,
+        obj: ObjectSpans,
+        values: NewMembers,
+    ) -> None:
         """Set members of an object; None removes. New members come last, in the order given.
 
         A mapping sets members of the object that is the member's value, or makes one.
@@ -115,9 +124,17 @@ class Patches:
                 _, (_, end) = obj.every[-1]
             if not obj.members.keys() <= removed:
                 new = b", " + new
-            self.replace(end, end, new)
+            self.replace(
+                end,
+                end,
+                new,
+            )
 
-    def _set(self, span: Span, value: NewMembers | bytes) -> None:
+    def _set(
+        self,
+        span: Span,
+        value: NewMembers | bytes,
+    ) -> None:
         """Replace the value at a span, or set members of the object, or items of the list, that is there.
 
         The object may stand there as JSON text.
@@ -140,19 +157,35 @@ class Patches:
         else:
             self.replace(*span, _encode_value(value))
 
-    def drop(self, spans: list[Span], dropped: list[bool]) -> None:
+    def drop(
+        self,
+        spans: list[Span],
+        dropped: list[bool],
+    ) -> None:
         """Remove some of the items between commas, each with one comma as long as another item is left."""
         any_left = False
         for i, (start, end) in enumerate(spans):
             if not dropped[i]:
                 any_left = True
             elif any_left:
-                self.replace(spans[i - 1][1], end, b"")
+                self.replace(
+                    spans[i - 1][1],
+                    end,
+                    b"",
+                )
             elif i + 1 < len(spans):
                 following, _ = spans[i + 1]
-                self.replace(start, following, b"")
+                self.replace(
+                    start,
+                    following,
+                    b"",
+                )
             else:
-                self.replace(start, end, b"")
+                self.replace(
+                    start,
+                    end,
+                    b"",
+                )
 
     def apply(self) -> bytes:
         """Return the text with every replacement."""
@@ -264,7 +297,12 @@ def read_object(
             end = whole.end() if whole else value_end(raw, value)
         members[key] = (begin, value, end)
         every.append((key, (begin, end)))
-    return ObjectSpans(start, skip(raw, end) + 1, members, every)
+    return ObjectSpans(
+        start,
+        skip(raw, end) + 1,
+        members,
+        every,
+    )
 
 
 def _read_items(
@@ -292,7 +330,14 @@ def _read_items(
 
 def read_array(raw: bytes, at: int) -> list[Span]:
     """Find the items of the array that starts at `at`."""
-    return cast(list[Span], _read_items(raw, at, inside=False)[0])
+    return cast(
+        list[Span],
+        _read_items(
+            raw,
+            at,
+            inside=False,
+        )[0],
+    )
 
 
 def skip(raw: bytes, at: int) -> int:

@@ -23,7 +23,6 @@ from ruler_cli.judges.provider_errors import (
 from ruler_cli.judges.providers import (
     LIMITS,
     OWN_ENGINES,
-    ModelInfo,
     limit_name,
     model_info,
     stated_limit,
@@ -38,7 +37,6 @@ from ruler_cli.types import (
     Request,
     Secret,
     clean,
-    content_of,
 )
 
 Form = Literal["keyed", "list", "json", "text"]
@@ -48,34 +46,23 @@ _OWN_HOST = re.compile(
 )
 """A machine of one's own: loopback, a private network, a bare name."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
+_MEDIUM = 8192
+_MOST_THINKING = 65_536
 _THINKING = {
-    "none": 0,
-    "disable": 0,
-    "minimal": 4096,
-    "low": 4096,
-    "medium": 8192,
+    **dict.fromkeys(("none", "disable"), 0),
+    **dict.fromkeys(("minimal", "low"), 4096),
+    "medium": _MEDIUM,
     "high": 32_768,
-    "xhigh": 65_536,
 }
 """Tokens for thinking, by the effort that the parameters ask for."""
 _LIKELY = 20
 """Likely tokens that are asked for: as many as OpenAI and vLLM list at most."""
 _NO_WORDS = re.compile("log_?probs", re.IGNORECASE)
-_MEDIUM = 8192
-_MOST_THINKING = 65_536
 _LIMIT = re.compile(
     r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens"
 )
 
-_REFUSING = (
-    400,
-    404,
-    405,
-    415,
-    422,
-    500,
-    501,
-)
+_REFUSING = (400, 404, 405, 415, 422, 500, 501)
 """Statuses of refusals by what a template, a server or a model does not know."""
 _ROLE = r"(?:\bsystem[ _-]?(?:role|message|prompt|instruction)|\brole\W{1,3}system|['\"`]system)"
 _SYSTEM = re.compile(
@@ -87,10 +74,7 @@ _SYSTEM = re.compile(
 """Words of a refusal of a system message, for which both messages are sent as one."""
 
 
-def limits_named(
-    status: int,
-    message: str,
-) -> list[str]:
+def limits_named(status: int, message: str) -> list[str]:
     """Return the names of parameters that bound an answer, if an endpoint refuses one."""
     return _LIMIT.findall(message) if status in (400, 422) else []
 
@@ -157,11 +141,11 @@ class AnswerFormat:
         if not (reply.truncated and reply.thought):
             return self
         thinking = min(_MOST_THINKING, max(_MEDIUM, 2 * reply.usage.completion))
-        return (
-            self
-            if thinking <= self.thinking
-            else replace(self, thinking=thinking)
-        )
+        return replace(self, thinking=max(thinking, self.thinking))
+
+
+WORDLESS = AnswerFormat(("text",), "", merged=True)
+"""The format of a judge that writes nothing; there is no other."""
 
 
 @dataclass(slots=True)
@@ -219,10 +203,7 @@ class ChatJudge(Judge):
         """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
 
 
-def no_probabilities(
-    why: str,
-    body: bytes = b"",
-) -> CallError:
+def no_probabilities(why: str, body: bytes = b"") -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
     detail = f" ({why})" if why else ""
     reason = (
@@ -232,10 +213,7 @@ def no_probabilities(
     return CallError("reply", reason, "run", body=body)
 
 
-def first_format(
-    judge: JudgeSettings,
-    base: str | None,
-) -> AnswerFormat:
+def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     """The format to try first; `base` is the address of a direct endpoint, None if litellm is used.
 
     An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
@@ -253,17 +231,14 @@ def first_format(
         forms = ("text",)
     elif host and own_engine:
         forms = ("keyed", *_LISTS)
+    model = model_info(judge.model)
     # else another model may have that name
     listed = judge.api_base is None or base is None
-    model = (
-        model_info(judge.model)
-        if listed or provider == "openai"
-        else ModelInfo()
-    )
+    thinks = model.reasoning is True and (listed or provider == "openai")
     return AnswerFormat(
         forms,
         LIMITS[0] if openai else LIMITS[1],
-        thinking_tokens(params, thinks=model.reasoning is True),
+        thinking_tokens(params, thinks=thinks),
         model.max_output if listed else None,
     )
 
@@ -300,10 +275,11 @@ def messages(
         system = request.keyed_system or system
     if how.merged:
         begin = f"{system}\n\n"
-        pictures = (
-            (len(begin) + at, picture) for at, picture in request.pictures
-        )
-        content = content_of(begin + request.user, tuple(pictures))
+        content = request.content
+        if isinstance(content, str):
+            content = begin + content
+        else:
+            content = [{"type": "text", "text": begin}, *content]
         return [{"role": "user", "content": content}]
     return [
         {"role": "system", "content": system},
@@ -390,11 +366,7 @@ def list_schema(criteria: Iterable[str] = ()) -> dict[str, Any]:
     return exactly({"scores": {"type": "array", "items": exactly(entry)}})
 
 
-def thinking_tokens(
-    params: Mapping[str, Any],
-    *,
-    thinks: bool,
-) -> int:
+def thinking_tokens(params: Mapping[str, Any], *, thinks: bool) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking = params.get("thinking")
     if isinstance(thinking, Mapping):

@@ -1,28 +1,20 @@
-"""Judge behind an API of decision models, System One or OpenAI's Decisions: a POST holds a text and typed questions."""
+"""The APIs of decision models, System One and OpenAI's Decisions: a POST holds a text and typed questions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.network import in_time
-from ruler_cli.judges.provider_errors import ErrorResponse, classify
 from ruler_cli.settings.keys import snake_case
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
     CallError,
-    Judge,
-    Reply,
     Request,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from ruler_cli.judges.http_client import HttpClient
 
 _OF_TEXT = words_of("""
 temperature top_p max_tokens max_completion_tokens max_output_tokens response_format reasoning_effort reasoning
@@ -103,37 +95,3 @@ def unshown(request: Request) -> CallError | None:
         billed=False,
         kept=False,
     )
-
-
-@dataclass(slots=True)
-class DecisionJudge(Judge):
-    """A decision model at an endpoint."""
-
-    model: str
-    params: Mapping[str, Any]
-    client: HttpClient
-    route: Route
-
-    async def ask(self, request: Request) -> Reply | CallError:
-        """Post once."""
-        return await in_time(self.client.timeout, self._ask(request))
-
-    async def _ask(self, request: Request) -> Reply | CallError:
-        route = self.route
-        if error := unshown(request):
-            return error
-        body = route.body(self.model, self.params, request)
-        answer = await self.client.post(route.path, body)
-        if isinstance(answer, ErrorResponse):
-            # rows of the table are about the API
-            answer = answer._replace(codes=f"{route.path} {answer.codes}")
-            return classify(*answer, self.client.secret)
-        return answer
-
-    async def __aenter__(self) -> Self:
-        """Open the connections."""
-        await self.client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.client.__aexit__()

@@ -1,4 +1,4 @@
-"""Posts JSON to an endpoint: one session, its proxy and certificates, the bound of an answer; the judge behind it.
+"""Judge behind an endpoint: one session, its proxy and certificates, the bound of an answer.
 
 aiohttp needs a tenth of the CPU that the provider SDKs need for a call, so the judge and not the client
 limits the throughput.
@@ -7,14 +7,14 @@ limits the throughput.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
-import aiohttp
 from multidict import CIMultiDict
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
+from ruler_cli.judges.decisions import Route, unshown
 from ruler_cli.judges.network import advice, proxy_of
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.judges.replies import LARGEST, TOO_LARGE
@@ -24,37 +24,44 @@ _CONNECT = 30.0
 """Seconds to make a connection."""
 
 
-class HttpClient:
-    """The way to an endpoint, with the same headers and query in each call; open while it is used as a context."""
+@dataclass(slots=True, kw_only=True)
+class HttpJudge(ChatJudge):
+    """A judge behind the `/chat/completions` of an endpoint, or behind the route of decision models.
 
-    def __init__(
-        self,
-        base: str,
-        headers: Mapping[str, str],
-        query: str,
-        timeout: float,
-        secret: Sequence[str],
-    ) -> None:
-        """`secret` are texts that are removed from every message and reply, the longest first."""
-        self.base = base
-        self.timeout = timeout
-        self.secret = secret
-        # aiohttp would read the environment for every call
-        self._proxy = proxy_of(base)
-        self._query = query
-        self.headers = CIMultiDict({"Content-Type": "application/json"})
-        for name, value in headers.items():
-            # it replaces another in any case
-            self.headers[name] = value
+    `headers` and `query` are those of every call. It is open while it is used as a context.
+    """
 
-    async def post(
-        self,
-        path: str,
-        body: bytes,
+    base: str
+    headers: Mapping[str, str] = field(repr=False)
+    query: str = ""
+    route: Route | None = None
+    _session: Any = None
+    _proxy: str | None = None
+
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
+        route = self.route
+        if route is None:
+            body = chat_body(self.model, self.params, request, how)
+            return await self._send("chat/completions", body)
+        if error := unshown(request):
+            return error
+        body = route.body(self.model, self.params, request)
+        answer = await self._send(route.path, body)
+        if isinstance(answer, ErrorResponse):
+            # rows of the table are about the API
+            answer = answer._replace(codes=f"{route.path} {answer.codes}")
+        return answer
+
+    async def _send(
+        self, path: str, body: bytes
     ) -> Reply | CallError | ErrorResponse:
         """Post a body to a path of the endpoint."""
+        import aiohttp  # not before a call: it takes as long as all else
+
         secret = self.secret
-        url = f"{self.base}/{path}{self._query}"
+        url = f"{self.base}/{path}{self.query}"
         try:
             async with self._session.post(
                 url, data=body, allow_redirects=False
@@ -89,6 +96,14 @@ class HttpClient:
 
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
+        import aiohttp
+
+        headers = CIMultiDict({"Content-Type": "application/json"})
+        for name, value in self.headers.items():
+            # it replaces another in any case
+            headers[name] = value
+        # aiohttp would read the environment for every call
+        self._proxy = proxy_of(self.base)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             # no judge is told what it said before
@@ -97,31 +112,10 @@ class HttpClient:
             timeout=aiohttp.ClientTimeout(
                 sock_connect=min(_CONNECT, self.timeout)
             ),
-            headers=self.headers,
+            headers=headers,
             proxy=self._proxy,
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
-
-
-@dataclass(slots=True)
-class HttpJudge(ChatJudge):
-    """A judge behind the `/chat/completions` of a client's endpoint."""
-
-    client: HttpClient = field(kw_only=True)
-
-    async def _post(
-        self, request: Request, how: AnswerFormat
-    ) -> Reply | CallError | ErrorResponse:
-        body = chat_body(self.model, self.params, request, how)
-        return await self.client.post("chat/completions", body)
-
-    async def __aenter__(self) -> Self:
-        """Open the connections."""
-        await self.client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.client.__aexit__()

@@ -33,7 +33,6 @@ from ruler_cli.judges.decisions import systemone_body, unshown
 from ruler_cli.judges.network import UNTRUSTED, advice
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
-    classify,
     error_of,
     read_response,
 )
@@ -107,19 +106,17 @@ def read_error(
     secret: Secret,
 ) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and len(causes) < 20:
+    causes: list[BaseException] = [error]
+    while len(causes) < 20:
+        cause = causes[-1].__cause__ or causes[-1].__context__
+        if cause is None:
+            break
         causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
     for cause in reversed(causes):
         # as the provider sent it: litellm changes 529 to 500 and drops codes
-        response: Any = getattr(
-            cause, "response", None
-        )  # not every error has one
-        with suppress(
-            AttributeError, RuntimeError
-        ):  # none, or one that was not read
+        response: Any = getattr(cause, "response", None)
+        # not every error has one, and not every one was read
+        with suppress(AttributeError, RuntimeError):
             if content := response.content:
                 headers = dict(response.headers)
                 codes = error_of(without_key(content, secret))
@@ -134,10 +131,8 @@ def read_error(
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     if call_error := _unanswered(names, message, clean(message, secret)):
         return call_error
-    if (
-        type(error).__name__ == "UnsupportedParamsError"
-        and "max_tokens" not in message
-    ):
+    unsupported = type(error).__name__ == "UnsupportedParamsError"
+    if unsupported and "max_tokens" not in message:
         message = f"response_format: {message}"  # litellm may name no parameter
     body = getattr(error, "body", None)
     headers = dict(getattr(error, "litellm_response_headers", None) or {})
@@ -280,15 +275,14 @@ class LitellmDecisionJudge(LitellmJudge):
             raise UsageError(problem, remedy, place=f"judge {name}")
         LitellmJudge.check(self, name)
 
-    async def _ask(self, request: Request) -> Reply | CallError:
+    async def _post(
+        self, request: Request, how: AnswerFormat
+    ) -> Reply | CallError | ErrorResponse:
         if error := unshown(request):
             return error
         asked = {"model": self.model, **systemone_body(request), **self.params}
         call = self._litellm.asystemone(**self._conduct(), **asked)
-        answer = await self._called(call)
-        if isinstance(answer, ErrorResponse):
-            return classify(*answer, self.secret)
-        return answer
+        return await self._called(call)
 
 
 _LEAST_CACHED = 1024 * CHARACTERS_PER_TOKEN

@@ -28,7 +28,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.types import Criterion, Judge, Reply, Request, Usage
+from ruler_cli.types import Criterion, Judge, Reply, Request, Usage, words_of
 
 BEST = 0.8
 DEFECT = 0.1
@@ -39,25 +39,21 @@ LONG = 1.5
 _EDGE = 400
 
 
-def _vocabulary(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_WRITES = _vocabulary(
-    """
+_WRITES = frozenset(
+    words_of("""
     add append apply assign book buy cancel change charge close commit create delete deploy disable drop
     edit enable exchange execute insert install kill merge modify move pay place post publish purchase
     push put refund register remove rename replace reply reserve reset return revoke save schedule send
     set start stop submit transfer undo uninstall update upload upsert write
-    """
+    """)
 )
-_READS = _vocabulary(
-    """
+_READS = frozenset(
+    words_of("""
     browse calculate check compute count describe fetch find get inspect list load look lookup open
     query read retrieve scan search show think view
-    """
+    """)
 )
-_PEOPLE = _vocabulary("agent agents human humans operator person staff support")
+_PEOPLE = {*words_of("agent agents human humans operator person staff support")}
 _HANDOFFS = {"escalate", "handoff", "handover"}
 _VERBS = _WRITES | _READS
 """Verbs in the names of tools: the first one tells if a tool changes something."""
@@ -214,7 +210,6 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-@dataclass(frozen=True, slots=True)
 class Offline(Judge):
     """The rule of thumb as a judge."""
 

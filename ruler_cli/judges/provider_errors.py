@@ -16,8 +16,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -360,27 +358,17 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def retry_after(
-    headers: Mapping[str, str],
-    message: str,
-    now: datetime | None = None,
-) -> float | None:
+def retry_after(headers: Mapping[str, str], message: str) -> float | None:
     """The seconds to wait before another try, as lowered headers or the message of an error name them, else None."""
-    seconds = None
     milliseconds = headers.get("retry-after-ms", "")
     stated = headers.get("retry-after", "")
-    if headers.get("rate_limit_type") == _IN_FLIGHT or len(stated) > _VALUE:
-        pass  # one of the calls may end at once; no number is that long
+    seconds = None
+    if headers.get("rate_limit_type") == _IN_FLIGHT:
+        pass  # one of the calls may end at once
     elif _NUMBER.fullmatch(milliseconds):
-        seconds = float(milliseconds) / 1000
+        seconds = _finite(float(milliseconds) / 1000)
     elif _NUMBER.fullmatch(stated):
-        seconds = float(stated)
-    else:
-        with suppress(ValueError, TypeError, OverflowError, IndexError):
-            when = parsedate_to_datetime(stated)
-            when = when if when.tzinfo else when.replace(tzinfo=UTC)
-            seconds = (when - (now or datetime.now(UTC))).total_seconds()
-    seconds = None if seconds is None else _finite(seconds)
+        seconds = _finite(float(stated))
     return delay_in(message) if seconds is None else seconds
 
 
@@ -396,4 +384,4 @@ def delay_in(message: str) -> float | None:
 
 
 def _finite(seconds: float) -> float | None:
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return seconds if math.isfinite(seconds) else None

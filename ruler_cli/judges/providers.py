@@ -15,7 +15,6 @@ from typing import Any
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
 from ruler_cli.settings.model_list import beside_litellm, listed
-from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage, words_of
 
 EMBEDDED = {"offline": "ruler_cli.judges.offline"}
@@ -40,16 +39,13 @@ def missing_key(name: str, variable: str) -> MissingCredentialsError:
 
 
 def unknown_judge(name: str) -> UsageError:
-    """Return the error of a name that is no provider's; it has the embedded judge that is similar."""
-    similar = nearest(name, EMBEDDED)
-    hint = f"did you mean `{similar}`? Else write" if similar else "write"
+    """Return the error of a name that is no provider's."""
+    problem = "no such provider or model"
     remedy = (
-        f"{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or use "
-        "--api-base for an endpoint of your own"
+        "write provider/model, e.g. anthropic/…, `offline`, or a judge of ruler.toml (`ruler config` lists them), or "
+        "use --api-base for an endpoint of your own"
     )
-    return UsageError(
-        "no such provider or model", remedy, place=f"judge {name}"
-    )
+    return UsageError(problem, remedy, place=f"judge {name}")
 
 
 NEEDS = {

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.decisions import (
-    ROUTES,
-    DecisionJudge,
-    Route,
-    refuse_parameters,
+from ruler_cli.judges.chat_completions import (
+    WORDLESS,
+    AnswerFormat,
+    first_format,
 )
+from ruler_cli.judges.decisions import ROUTES, Route, refuse_parameters
+from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
     EMBEDDED,
@@ -43,7 +44,6 @@ from ruler_cli.settings.parameters import body_of, wire_of
 from ruler_cli.types import Judge, Request
 
 if TYPE_CHECKING:
-    from ruler_cli.judges.chat_completions import AnswerFormat
     from ruler_cli.judges.litellm import LitellmJudge
 
 OPENAI = "https://api.openai.com/v1"
@@ -200,33 +200,26 @@ def key_for(
 
 
 def key_variable(settings: JudgeSettings) -> str | None:
-    """The variable whose key is sent: the one that the user names, else the provider's; None if there is none.
-
-    Of several of a provider it is the first that is set.
-    """
+    """The variable whose key is sent: the one that the user names, else the provider's; None if there is none."""
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
     variables = key_variables(provider_of(settings.model))
-    names = [*filter(None, [_provider(settings).key, *variables])]
-    return next(filter(os.environ.get, names), next(iter(names), None))
+    names = (_provider(settings).key, *variables)
+    return next(filter(None, names), None)
 
 
-_OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
-_PATHS = re.compile(
+_CALL = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings|systemone|decisions)$|(?<=/v1)/(chat|models)$"
 )
 """Ends of an address that belong to one call, and not to the endpoint."""
+_OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
+"""Ollama's own API; it speaks the protocol of OpenAI below /v1."""
 
 
 def cut_address(address: str) -> str:
-    """An endpoint's address without a call's path, such as /chat/completions, and without a slash at its end.
-
-    Ollama speaks the protocol of OpenAI below /v1, and its own below /api.
-    """
+    """An endpoint's address without a call's path, such as /chat/completions, and without a slash at its end."""
     address = address.strip().rstrip("/")
-    if _OLLAMA.search(address):
-        return _OLLAMA.sub(r"\1/v1", address)
-    return _PATHS.sub("", address).rstrip("/")
+    return _CALL.sub("", _OLLAMA.sub(r"\1/v1", address)).rstrip("/")
 
 
 _ADDRESS = re.compile(
@@ -353,15 +346,6 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     )
 
 
-def refuse_judge(settings: JudgeSettings) -> None:
-    """Raise the UsageError with which `resolve` refuses a judge, without the import of an HTTP client."""
-    if _is_direct(settings):
-        _refuse_typed(settings)
-        endpoint_of(settings)
-    else:
-        resolve(settings)
-
-
 def _refuse_typed(settings: JudgeSettings) -> None:
     """Raise UsageError for a judge that cannot speak an API of decision models, or not with its parameters."""
     if not settings.typed:
@@ -378,20 +362,17 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
 
     Which other endpoints tell none is learned by asking; Anthropic's is known, as a batch there is paid at once.
     """
-    problem = ""
-    if is_embedded(settings) and settings.model == "offline":
+    anthropic = settings.provider == "anthropic" and not _is_direct(settings)
+    if anthropic or is_embedded(settings):
         problem = "has no probabilities of words"
-    elif settings.model.startswith("anthropic/") and not _is_direct(settings):
-        problem = "has an API that tells no probabilities of words"
-    if problem:
         remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     """The answer format that a judge is asked for first; no key is needed."""
-    from ruler_cli.judges.chat_completions import first_format
-
+    if settings.typed:
+        return WORDLESS
     base = (address_of(settings) or LOCAL) if _is_direct(settings) else None
     if base is not None:
         check_address(base)
@@ -423,31 +404,22 @@ def _route(settings: JudgeSettings) -> Route:
 
 def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
     """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
-    from ruler_cli.judges.http_client import HttpClient, HttpJudge
-
     wire = wire_of(settings.params)
     headers = {}
     if end.key and settings.typed and settings.provider == "azure":
         headers["api-key"] = end.key
     elif end.key:
         headers["Authorization"] = f"Bearer {end.key}"
-    secret = (*secret_texts(settings.params), end.key or "")
-    client = HttpClient(
-        end.base,
-        headers | wire.headers,
-        wire.query,
-        settings.timeout,
-        secret,
-    )
-    if settings.typed:
-        return DecisionJudge(end.model, wire.body, client, _route(settings))
     return HttpJudge(
         end.model,
         settings.timeout,
         wire.body,
         answer_format_of(settings),
-        client.secret,
-        client=client,
+        (*secret_texts(settings.params), end.key or ""),
+        base=end.base,
+        headers=headers | wire.headers,
+        query=wire.query,
+        route=_route(settings) if settings.typed else None,
     )
 
 

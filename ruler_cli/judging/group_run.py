@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from ruler_cli.judges.resolve import with_picture_support
 from ruler_cli.judging.exchange import Answer, Overflow, ask_questions, exchange
 from ruler_cli.judging.panel import PanelJudge
-from ruler_cli.pool.engine import ByteLimit, together
+from ruler_cli.pool.engine import together
 from ruler_cli.pool.limits import Allowance, Budget
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
@@ -42,6 +42,7 @@ from ruler_cli.types import (
     Request,
     Rollout,
     Rubric,
+    Usage,
     in_order,
     words_of,
 )
@@ -51,9 +52,6 @@ _FOR_GOOD = words_of("refused too_long input interrupted budget")
 _LAYOUTS = 2
 """Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
 another number of tokens for its length, so one may not be enough."""
-_HELD = 32 << 20
-"""Bytes of prompts that the requests of a group hold while they wait: the passes over a large group come to
-many times its text."""
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
@@ -62,25 +60,24 @@ OnReply = Callable[[Group, Reply | CallError], None]
 """Gets a group, and a reply about it or the reason why there is none."""
 
 
+@dataclass(eq=False)
 class JudgeRunner:
-    """The judges of a run, for the `GroupRun` of each group."""
+    """The judges of a run, for the `GroupRun` of each group.
 
-    def __init__(
-        self,
-        settings: ScoreSettings,
-        judges: Sequence[PanelJudge],
-        on_reply: OnReply | None = None,
-        coverage: Coverage | None = None,
-    ) -> None:
-        """`judges` are in the order of `settings.judges`; `coverage` looks at the first groups."""
-        self.settings = settings
-        self.judges = tuple(judges)
-        self.on_reply = on_reply
-        self.coverage = coverage
-        callers = [judge.caller for judge in judges if judge.caller]
+    `judges` are in the order of `settings.judges`; `coverage` looks at the first groups.
+    """
+
+    settings: ScoreSettings
+    judges: Sequence[PanelJudge]
+    on_reply: OnReply | None = None
+    coverage: Coverage | None = None
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        callers = [judge.caller for judge in self.judges if judge.caller]
         self.budget = callers[0].gate.budget if callers else Budget()
         self.asks = []
-        for judge, of_judge in zip(judges, settings.judges, strict=True):
+        for judge, of_judge in zip(self.judges, settings.judges, strict=True):
             ask = with_picture_support(settings.ask_of(of_judge), of_judge)
             context = ask.context_tokens or judge.context
             ask = replace(ask, context_tokens=context)
@@ -109,12 +106,9 @@ class GroupRun:
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
         self.missing: list[tuple[int, Request]] = []
-        self.measured = False
-        self.asked = False
-        self.asked_now = False
+        self.measured = self.asked = self.asked_now = False
         self.seconds = 0.0
         self.served = set[str]()
-        self.held = ByteLimit(_HELD)
         self.allowance = Allowance()
         self._escalated_to: int | None = None
 
@@ -172,7 +166,7 @@ class GroupRun:
         pass_scores = sorted(self.pass_scores, key=in_order)
         failed_calls = sorted(self.failed_calls, key=in_order)
         settings = self.runner.settings
-        group = self.group
+        rollouts = self.group.rollouts
         numbers = {scores.judge for scores in pass_scores}
         # without scores, every judge that was asked
         scored = [
@@ -183,20 +177,18 @@ class GroupRun:
         layouts = [judge.layout for judge in scored if judge.layout]
         layout = max(layouts, key=lambda candidate: candidate.shortening)
         # a verifier passed it: by the path that the user named, else by the reward if asked
-        outcomes: list[bool | None] = [None] * len(group.rollouts)
+        outcomes: list[bool | None] = [None] * len(rollouts)
         if settings.input.outcome is not None:
-            outcomes = [passed(rollout.outcome) for rollout in group.rollouts]
+            outcomes = [passed(rollout.outcome) for rollout in rollouts]
         elif settings.combine.order_by_outcome:
-            outcomes = [passed(rollout.reward) for rollout in group.rollouts]
-        rewards = [number(rollout.reward) for rollout in group.rollouts]
+            outcomes = [passed(rollout.reward) for rollout in rollouts]
+        rewards = [number(rollout.reward) for rollout in rollouts]
+        faults = []
+        for at, rollout in enumerate(rollouts):
+            faults.append(rollout.error or layout.faults.get(at, ""))
         return GroupResult(
             owner=layout.owner,
-            faults=tuple(
-                [
-                    rollout.error or layout.faults.get(at, "")
-                    for at, rollout in enumerate(group.rollouts)
-                ]
-            ),
+            faults=tuple(faults),
             sizes=layout.sizes,
             pass_scores=tuple(pass_scores),
             failed_calls=tuple(failed_calls),
@@ -206,8 +198,8 @@ class GroupRun:
             judges=len(self.panel),
             windows=max([judge.windows for judge in scored]),
             escalated_to=self._escalated_to,
-            rewards=_by_member(group.rollouts, rewards),
-            outcomes=_by_member(group.rollouts, outcomes),
+            rewards=_by_member(rollouts, rewards),
+            outcomes=_by_member(rollouts, outcomes),
             seconds=self.seconds,
             cached=self.asked and not self.asked_now,
             used=tuple([judge.used for judge in self.judges]),
@@ -219,24 +211,21 @@ class GroupRun:
         )
 
 
+@dataclass(eq=False)
 class _JudgePasses:
     """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
-    def __init__(
-        self,
-        run: GroupRun,
-        at: int,
-        judge: PanelJudge,
-    ) -> None:
-        self._run = run
-        self.number = at
-        self._judge = judge
-        self._ask = run.runner.asks[at]
-        self.layout: PromptLayout | None = None
-        self.windows = 1
-        self.passes = 0
-        self.used = NO_USAGE
-        self.paid = NO_USAGE
+    run: GroupRun
+    number: int
+    judge: PanelJudge
+    layout: PromptLayout | None = None
+    windows: int = 1
+    passes: int = 0
+    used: Usage = NO_USAGE
+    paid: Usage = NO_USAGE
+
+    def __post_init__(self) -> None:
+        self.ask = self.run.runner.asks[self.number]
 
     async def begin(self, least: int = 1) -> None:
         """Ask all passes: the first request goes ahead, and fills the provider's prompt cache.
@@ -245,35 +234,29 @@ class _JudgePasses:
         """
         state = None
         error = None
-        further = 0
-        while True:
+        for further in range(_LAYOUTS + 1):
             parts = self._parts(range(1))
             if not parts:
-                if error is None:
-                    error = why_unaskable(
-                        self._run.group, self._laid_out(), self._ask
-                    )
+                layout = self._laid_out()
+                error = error or why_unaskable(self.run.group, layout, self.ask)
                 failed = FailedCall(self.number, 0, 0, error)
-                self._run.failed_calls.append(failed)
+                self.run.failed_calls.append(failed)
                 return
             answer = await self._answer(parts[0], state)
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
                 break
-            further += 1
             state = answer.state
             error = answer.error
             if not error.cut:
                 words = too_long(answer.actual, answer.limit)
                 error = GroupError("too_long", words)
-            self._ask = replace(self._ask, context_tokens=answer.target)
+            self.ask = replace(self.ask, context_tokens=answer.target)
             self.layout = None
         self._count_passes(parts, least)
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
             return
-        others = [*parts[1:], *self._parts(range(1, self.passes))]
-        if others:
-            await self._ask_all(others)
+        await self._ask_all([*parts[1:], *self._parts(range(1, self.passes))])
 
     def _count_passes(
         self,
@@ -281,9 +264,9 @@ class _JudgePasses:
         least: int = 1,
     ) -> None:
         """Note the windows of a pass, and how many passes there are, by the parts of the first one."""
-        alone = self._ask.ask == "each"
+        alone = self.ask.ask == "each"
         self.windows = 1 if alone else len(parts)
-        passes = pass_count(self._laid_out(), self._ask, self.windows)
+        passes = pass_count(self._laid_out(), self.ask, self.windows)
         self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
@@ -296,14 +279,14 @@ class _JudgePasses:
         requests = (
             request
             for part in parts
-            for request in requests_about(layout, self._ask, part)
+            for request in requests_about(layout, self.ask, part)
         )
-        again = self._run.runner.settings.retry_failed
-        return self._judge.most(requests, again=again)
+        again = self.run.runner.settings.retry_failed
+        return self.judge.most(requests, again=again)
 
     async def more(self, passes: int) -> None:
         """Ask further passes, unless it is asked about each rollout: a second answer would be the first."""
-        if self._ask.ask == "each":
+        if self.ask.ask == "each":
             return
         begin = self.passes
         self.passes += passes
@@ -312,14 +295,12 @@ class _JudgePasses:
     def _laid_out(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one layout."""
         if self.layout is None:
-            run = self._run
-            ask = self._ask
-            same = (
-                judge.layout
-                for judge in run.judges
-                if judge.layout and judge._ask == ask
-            )
-            self.layout = next(same, None) or build_layout(run.group, ask)
+            run = self.run
+            ask = self.ask
+            for judge in run.judges:
+                if judge.ask == ask:
+                    self.layout = self.layout or judge.layout
+            self.layout = self.layout or build_layout(run.group, ask)
             coverage = run.runner.coverage
             if coverage and not (run.measured or coverage.enough):
                 coverage.add(run.group, self.layout)
@@ -328,7 +309,7 @@ class _JudgePasses:
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
-        run = self._run
+        run = self.run
         layout = self._laid_out()
         alone = self not in run.panel
         parts = list[RequestPart]()
@@ -336,21 +317,12 @@ class _JudgePasses:
             index = (
                 own_index if alone else pass_of_judge(own_index, self.number)
             )
-            parts += requests_of_pass(layout, self._ask, index)
+            parts += requests_of_pass(layout, self.ask, index)
         return parts
 
     async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
-        sizes = self._laid_out().sizes
-        held = self._run.held
-
         async def ask(part: RequestPart) -> None:
-            size = sum([sizes[at] for at in part.distinct])
-            await held.enter(size)
-            try:
-                answer = await self._answer(part)
-            finally:
-                held.leave(size)
-            await self._take(part, answer)
+            await self._take(part, await self._answer(part))
 
         await together([partial(ask, part) for part in parts])
 
@@ -363,7 +335,7 @@ class _JudgePasses:
         if isinstance(answer, PassScores):
             if self.number:
                 answer = replace(answer, judge=self.number)
-            self._run.pass_scores.append(answer)
+            self.run.pass_scores.append(answer)
             return
         if isinstance(answer, Overflow):
             if halves := halved(part, self.windows):
@@ -376,7 +348,7 @@ class _JudgePasses:
             part.window,
             answer,
         )
-        self._run.failed_calls.append(failed)
+        self.run.failed_calls.append(failed)
 
     async def _answer(
         self, part: RequestPart, state: ExchangeState | None = None
@@ -385,43 +357,38 @@ class _JudgePasses:
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
-        run = self._run
-        scaled = partial(exchange, scale=self._judge.scale)
-        asked = ask_questions if self._ask.by_probability else scaled
+        run = self.run
+        runner = run.runner
+        scaled = partial(exchange, scale=self.judge.scale)
+        asked = ask_questions if self.ask.by_probability else scaled
         again = False
         while True:
-            steps = asked(
-                self._laid_out(),
-                self._ask,
-                part,
-                state,
-            )
+            steps = asked(self._laid_out(), self.ask, part, state)
             cached = True
             try:
                 request = next(steps)
                 while True:
-                    reply = await self._judge.call(
+                    reply = await self.judge.call(
                         request, again=again, allowance=run.allowance
                     )
-                    if reply is UNANSWERED and request.kept:
-                        request = steps.send(reply)
-                        continue
-                    if reply is UNANSWERED:
-                        run.missing.append((self.number, request))
-                    cached = cached and reply.cached
-                    self._count(reply)
-                    if run.runner.on_reply is not None:
-                        run.runner.on_reply(run.group, reply)
+                    # without a reply that may be kept, what there is counts
+                    if reply is not UNANSWERED or not request.kept:
+                        if reply is UNANSWERED:
+                            run.missing.append((self.number, request))
+                        cached = cached and reply.cached
+                        self._count(reply)
+                        if runner.on_reply is not None:
+                            runner.on_reply(run.group, reply)
                     request = steps.send(reply)
             except StopIteration as end:
                 answer: Answer = end.value
             failed = cached and isinstance(answer, GroupError)
-            if again or not (failed and run.runner.settings.retry_failed):
+            if again or not (failed and runner.settings.retry_failed):
                 return answer
             again = True
 
     def _count(self, reply: Reply | CallError) -> None:
-        run = self._run
+        run = self.run
         run.asked = True
         run.asked_now |= not reply.cached
         usage = reply.usage if isinstance(reply, Reply) else reply.cut
@@ -439,13 +406,12 @@ def _by_member(
     rollouts: Sequence[Rollout], values: Sequence[T | None]
 ) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
-    pairs = list(zip(rollouts, values, strict=True))
-    last = {
-        rollout.member: value for rollout, value in pairs if value is not None
-    }
-    return tuple(
-        [
-            value if rollout.member is None else last.get(rollout.member)
-            for rollout, value in pairs
-        ]
-    )
+    last = {}
+    for rollout, value in zip(rollouts, values, strict=True):
+        if value is not None:
+            last[rollout.member] = value
+    result = []
+    for rollout, value in zip(rollouts, values, strict=True):
+        parted = rollout.member is not None
+        result.append(last.get(rollout.member) if parted else value)
+    return tuple(result)

@@ -117,15 +117,8 @@ class PanelJudge:
                 return cached
             self.unanswered += not request.kept
             return UNANSWERED
-        if cache is None:
-            short = self._too_long(request)
-            if short:
-                return short
-            asked = await _fitted(request)
-            return self._whole(
-                request, await caller.call(asked, allowance=allowance)
-            )
-        key = cache.key(request)
+        # without a cache each request has a key of its own
+        key = cache.key(request) if cache else b"%d" % id(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
         if again and key not in self._asked_again:
@@ -134,7 +127,7 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            store = partial(cache.keep, key)
+            store = partial(cache.keep, key) if cache else None
             answer = await caller.call(await _fitted(request), store, allowance)
             return self._whole(request, answer)
         finally:
@@ -151,31 +144,25 @@ class PanelJudge:
         """
         cache = self.cache
         if cache is None:
-            return None
+            return self._too_long(request)
         key = key or cache.key(request)
         try:
             answer = cache.find(key) or self._too_long(request)
-            scoreless = (
-                request.by_probability
-                and isinstance(answer, Reply)
-                and answer.refusal is None
-                and not is_usable(answer, request)
-                and cache.times(key) < _SCORELESS
-            )
-        except (
-            RulerError
-        ) as error:  # calls in flight are paid for and may finish
+            if not isinstance(answer, Reply):
+                return answer
+            scoreless = request.by_probability and answer.refusal is None
+            scoreless = scoreless and not is_usable(answer, request)
+            if scoreless and cache.times(key) < _SCORELESS:
+                return None
+        except RulerError as error:
+            # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
-        if not isinstance(answer, Reply):
-            return answer
-        if scoreless:
-            return None
         answer = counted(request, answer, cost_of(self.price))
-        return (
-            None if answer.cut and self.caller else self._whole(request, answer)
-        )
+        if answer.cut and self.caller:
+            return None
+        return self._whole(request, answer)
 
     def _whole(
         self,
@@ -239,11 +226,8 @@ class Panel:
 
     @cached_property
     def _gates(self) -> list[Gate]:
-        return [
-            judge.caller.gate
-            for judge in self.judges
-            if judge.caller is not None
-        ]
+        callers = [judge.caller for judge in self.judges]
+        return [caller.gate for caller in callers if caller is not None]
 
     def watch(self, on_change: Callable[[], object]) -> None:
         """Have a function called each time that calls begin to wait for a judge, or that it answers again."""
@@ -319,19 +303,15 @@ def open_panel(
     budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        made = PanelJudge(
-            None,
-            None,
-            way.price,
-            way.context,
-            stop_signal,
-        )
+        caller = cache = None
         if way.judge is not None:
             limits = settings.pool.of(judge)
-            made.caller = open_caller(way, judge, limits, stop_signal, budget)
-        if not way.embedded and (ledger is not None or made.caller is None):
-            made.cache = cache_of(ledger, judge)
-        judges.append(made)
+            caller = open_caller(way, judge, limits, stop_signal, budget)
+        if not way.embedded and (ledger is not None or caller is None):
+            cache = cache_of(ledger, judge)
+        judges.append(
+            PanelJudge(caller, cache, way.price, way.context, stop_signal)
+        )
     return Panel(judges, stop_signal, budget, ledger)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from dataclasses import InitVar, dataclass
 
 from ruler_cli.types import CallError, duration
 
@@ -93,35 +94,30 @@ _GROWTH = 0.2
 """Pause before the next try, as a share of the outage so far: calls wait little longer than it lasts."""
 
 
+@dataclass(eq=False)
 class Breaker:
     """Open while the judge is down.
 
     Calls that meet a limit count as failed too. A judge that cannot be reached is down at once, since no
     single call is the cause, and so is one that is not up yet if it is waited for. While the breaker is open,
     a failure costs a call none of its tries: so an outage at night fails no group.
+
+    `now` in seconds of the loop's clock, as in every method. `patience` is how many seconds an outage may last,
+    `first_patience` how many the judge has to come up; 0 for a judge that is up already. `judge` and `address` are
+    named in sentences.
     """
 
-    def __init__(
-        self,
-        now: float,
-        patience: float,
-        judge: str,
-        address: str,
-        first_patience: float,
-    ) -> None:
-        """`now` in seconds of the loop's clock, as in every method.
+    now: InitVar[float]
+    patience: float
+    judge: str
+    address: str
+    first_patience: float
 
-        `patience` is how many seconds an outage may last, `first_patience` how many the judge has to come up;
-        0 for a judge that is up already. `judge` and `address` are named in sentences.
-        """
-        self._patience = patience
-        self._address = address
-        self.judge = judge
+    def __post_init__(self, now: float) -> None:
         self._failing: set[int] = set()
         self._rated = 0
         self._since = self._next = now
-        self.starts = first_patience > 0
-        self._first_patience = first_patience
+        self.starts = self.first_patience > 0
         self.reached = self.starts
         """True if requests reach the judge, or it is waited for until they do."""
         self.open = self.refused = False
@@ -186,7 +182,7 @@ class Breaker:
 
     def left(self, now: float) -> float:
         """Return the seconds that an outage may still last."""
-        patience = self._first_patience if self.starts else self._patience
+        patience = self.first_patience if self.starts else self.patience
         return (
             max(0.0, self._since + patience - now)
             if self._failing
@@ -200,7 +196,7 @@ class Breaker:
             return ""
         reason = self.last.reason
         judge = self.judge
-        address = self._address
+        address = self.address
         words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
         if not judge or (address and address in words):
             return words

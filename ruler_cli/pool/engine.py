@@ -103,27 +103,22 @@ class Bounds:
 BOUNDS = Bounds()
 
 
+@dataclass(eq=False)
 class Engine(Generic[Item, Result]):
     """An iterator over items and their results, in the order in which the items are pulled.
 
     It pulls items until None and works on them concurrently, while it is open as an async context. It is no
-    generator: a loop that ends closes all generators at once, also one that another still uses.
+    generator: a loop that ends closes all generators at once, also one that another still uses. `demand` returns when
+    one more should be pulled.
     """
 
-    def __init__(
-        self,
-        pull: Callable[[], Awaitable[Item | None]],
-        work: Callable[[Item], Coroutine[Any, Any, Result]],
-        size: Callable[[Item], int],
-        demand: Callable[[], Awaitable[None]],
-        bounds: Bounds = BOUNDS,
-    ) -> None:
-        """`demand` returns when one more should be pulled."""
-        self._pull = pull
-        self._work = work
-        self._size = size
-        self._demand = demand
-        self._bounds = bounds
+    pull: Callable[[], Awaitable[Item | None]]
+    work: Callable[[Item], Coroutine[Any, Any, Result]]
+    size: Callable[[Item], int]
+    demand: Callable[[], Awaitable[None]]
+    bounds: Bounds = BOUNDS
+
+    def __post_init__(self) -> None:
         self._held = deque[tuple[Item, int, asyncio.Task[Result]]]()
         self._bytes = 0
         self._pulling = self._taking = self._last = False
@@ -164,10 +159,10 @@ class Engine(Generic[Item, Result]):
 
     async def _produce(self) -> None:
         held = self._held
-        bounds = self._bounds
+        bounds = self.bounds
         try:
             while not self._last and (item := await self._next()) is not None:
-                size = self._size(item)
+                size = self.size(item)
                 while held and (
                     len(held) >= bounds.items
                     or self._bytes + size > bounds.size
@@ -180,14 +175,14 @@ class Engine(Generic[Item, Result]):
                         ready > bounds.ready
                     ):  # work goes on at the pace of their taker
                         await self._next_taken()
-                task = asyncio.create_task(self._work(item))
+                task = asyncio.create_task(self.work(item))
                 held.append((item, size, task))
                 self._bytes += size
                 self._more.set()
                 await asyncio.sleep(
                     0
                 )  # its requests wait before demand is looked at
-                await self._demand()
+                await self.demand()
         finally:
             # the task is done in the next turn of the loop
             asyncio.get_running_loop().call_soon(self._more.set)
@@ -195,7 +190,7 @@ class Engine(Generic[Item, Result]):
     async def _next(self) -> Item | None:
         self._pulling = True
         try:
-            return await self._pull()
+            return await self.pull()
         except asyncio.CancelledError:
             if not self._last:
                 raise
@@ -216,34 +211,13 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class ByteLimit:
-    """Counts bytes that are held; an item that would pass the limit waits, unless nothing is held."""
-
-    def __init__(self, limit: int) -> None:
-        """At most `limit` bytes, or one thing that is larger."""
-        self._limit = limit
-        self._held = 0
-        self._left = asyncio.Event()
-
-    async def enter(self, size: int) -> None:
-        """Wait until there is room for so much, and take it."""
-        while self._held and self._held + size > self._limit:
-            self._left.clear()
-            await self._left.wait()
-        self._held += size
-
-    def leave(self, size: int) -> None:
-        """Give it back."""
-        self._held -= size
-        self._left.set()
-
-
 async def together(
     work: Sequence[Callable[[], Coroutine[Any, Any, None]]],
 ) -> None:
     """Run all of it at once; one alone needs no task. The first error ends the others."""
-    if len(work) == 1:
-        await work[0]()
+    if len(work) < 2:
+        for task in work:
+            await task()
         return
     with unwrapped():
         async with asyncio.TaskGroup() as tasks:

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.cooldown import Breaker, Cooldown
@@ -72,39 +72,33 @@ _Waiting = tuple[
 lowest number of the queue."""
 
 
+@dataclass(eq=False)
 class Gate:
-    """All limits on the calls to one judge: concurrency, amounts per minute, money, cooldown and breaker."""
+    """All limits on the calls to one judge: concurrency, amounts per minute, money, cooldown and breaker.
 
-    def __init__(
-        self,
-        concurrency: AdaptiveConcurrency,
-        stop_signal: StopSignal,
-        *,
-        requests: Window,
-        tokens: Window,
-        budget: Budget,
-        estimates: Estimates,
-        cost: Cost,
-        breaker: Breaker,
-    ) -> None:
-        """Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown."""
+    Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown.
+    """
+
+    concurrency: AdaptiveConcurrency
+    stop_signal: StopSignal
+    _: KW_ONLY
+    requests: Window
+    tokens: Window
+    budget: Budget
+    estimates: Estimates
+    cost: Cost
+    breaker: Breaker
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
-        self.concurrency = concurrency
-        self.stop_signal = stop_signal
-        self.requests = requests
-        self.tokens = tokens
-        self.budget = budget
-        self.estimates = estimates
         self.budget.watchers.append(self.schedule_check)
-        self.breaker = breaker
-        self.cost = cost
         self._cooldown = Cooldown()
         self._cooling = self._reported = self._check_scheduled = False
         self.on_change: Callable[[], object] = lambda: None
         """Called if calls begin to wait for the judge, or if it answers again."""
-        self.retries: list[float] = []
-        """Times at which calls that failed are tried again; they hold no permit."""
+        self.retrying = 0
+        """Calls that failed and wait to be tried again; they hold no permit."""
         self._queue: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count()
@@ -210,7 +204,8 @@ class Gate:
                 per_call = max(1, self._expected(permit.request))
                 named.append(left.tokens // per_call)
             later = self._sent - 1 - permit.number
-            calls = min(count for count in named if count is not None) - later
+            fewest = min(count for count in named if count is not None)
+            calls = max(0, fewest - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
         self.schedule_check()
@@ -314,8 +309,7 @@ class Gate:
         if self._queue:
             *_, request, allowance, _ = self._queue[0]
             waiting, why = self._wait(request, allowance)
-        elif self.retries and not self.in_flight:
-            waiting = max(0.0, min(self.retries) - now)
+        elif self.retrying and not self.in_flight:
             why = _with_cause(
                 "failed calls are tried again", self.breaker.cause
             )
@@ -330,7 +324,7 @@ class Gate:
             self.tokens.used(now),
             waiting if waiting < math.inf else 0.0,
             why,
-            len(self.retries),
+            self.retrying,
             () if wait is None else (wait,),
         )
 

@@ -392,7 +392,7 @@ class Window:
     ) -> None:
         """Correct an estimate by `more`, which may be negative."""
         self._forget(now)
-        if self._log and entry.until >= self._log[0].until:
+        if entry.until > now:
             entry.amount += more
             self._sum += more
         if self._limit is not None:

@@ -13,7 +13,7 @@ import random
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import anyio
 
@@ -108,38 +108,31 @@ class CallStats:
     retried: Counter[str] = field(default_factory=Counter)
 
 
-async def _store_nothing(_: Reply | CallError) -> None:
-    """Keep no answer."""
-
-
+@dataclass(eq=False)
 class Caller:
-    """Asks one judge for many groups. A call that waits to be tried again holds no permit."""
+    """Asks one judge for many groups. A call that waits to be tried again holds no permit.
 
-    def __init__(
-        self,
-        judge: Judge,
-        gate: Gate,
-        *,
-        retries: int,
-        timeout: float,
-        hedging: Hedging | None = None,
-    ) -> None:
-        """`timeout` is the judge's own deadline for one try, in seconds. None of `hedging`: ask once."""
-        self.gate = gate
-        self._judge = judge
-        self._hedging = hedging
-        self._retries = retries
-        self._timeout = timeout
+    `timeout` is the judge's own deadline for one try, in seconds. None of `hedging`: ask once.
+    """
+
+    judge: Judge
+    gate: Gate
+    _: KW_ONLY
+    retries: int
+    timeout: float
+    hedging: Hedging | None = None
+
+    def __post_init__(self) -> None:
+        self.stats = CallStats()
         self._answered = -math.inf
         # jitter only, which must differ between processes
         self._random = random.Random()
         self._tickets = itertools.count()
-        self.stats = CallStats()
 
     async def call(
         self,
         request: Request,
-        store: Store = _store_nothing,
+        store: Store | None = None,
         allowance: Allowance | None = None,
     ) -> Reply | CallError:
         """Return a reply, or the error of the last try; `store` gets every answer that was paid for.
@@ -147,7 +140,7 @@ class Caller:
         `allowance` is what the request's group may spend.
         """
         gate = self.gate
-        hedging = self._hedging
+        hedging = self.hedging
         number = ticket = next(self._tickets)
         budget: RetryBudget | None = None
         while True:
@@ -172,8 +165,8 @@ class Caller:
                     hedging.learn(request, now - first.began)
                 return answer
             if budget is None:
-                seconds = (1 + self._retries) * self._timeout
-                budget = RetryBudget(self._retries, seconds, first_end=now)
+                seconds = (1 + self.retries) * self.timeout
+                budget = RetryBudget(self.retries, seconds, first_end=now)
             budget.tries += 1
             if answer.body:  # paid for, whatever the run does
                 await self._keep(store, replace(answer, scope="call"))
@@ -190,13 +183,12 @@ class Caller:
             if isinstance(wait, CallError):
                 return wait
             # without a permit, but no longer than the run goes on
-            until = gate.time() + wait
-            gate.retries.append(until)
+            gate.retrying += 1
             try:
                 with anyio.move_on_after(wait):
                     await gate.stop_signal.event.wait()
             finally:
-                gate.retries.remove(until)
+                gate.retrying -= 1
 
     async def _try(self, permit: Permit) -> Reply | CallError:
         stats = self.stats
@@ -206,7 +198,7 @@ class Caller:
         billed = True
         sent = 1
         try:
-            answer = await self._judge.ask(permit.request)
+            answer = await self.judge.ask(permit.request)
             sent = answer.http_requests
             if isinstance(answer, Reply):
                 answer = counted(permit.request, answer, self.gate.cost)
@@ -220,7 +212,7 @@ class Caller:
             self.gate.leave(permit, usage, sent, billed=billed)
 
     async def _try_twice(
-        self, first: Permit, store: Store, hedging: Hedging
+        self, first: Permit, store: Store | None, hedging: Hedging
     ) -> tuple[Permit, Reply | CallError]:
         """Send a call, and again if it takes longer than usual; return the first answer that counts.
 
@@ -282,7 +274,7 @@ class Caller:
             )
             return gate.refuse(f"{error.reason}; {until}")
         judges_fault = self._tell(permit, error)
-        most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
+        most = 1 if breaker.refused else min(_UNREACHED, 1 + self.retries)
         if not breaker.reached and budget.tries >= most:
             return gate.refuse(error.reason)
         jitter = self._random.random
@@ -310,17 +302,17 @@ class Caller:
 
     def _tell(self, permit: Permit, error: CallError) -> bool:
         """Tell the gate of an error. Return True if no other call has to wait because of it."""
-        late = self.gate.time() - permit.began >= self._timeout
+        late = self.gate.time() - permit.began >= self.timeout
         return self.gate.failed(permit, error, late=late and not error.rate)
 
     async def _keep(
         self,
-        store: Store,
+        store: Store | None,
         answer: Reply | CallError,
     ) -> None:
         """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
-            if not answer.cut:
+            if store and not answer.cut:
                 await store(answer)
         except RulerError as error:
             self.gate.stop_signal.stop(error)

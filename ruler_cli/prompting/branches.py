@@ -26,42 +26,78 @@ _OURS = "("
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """A block: the numbers of its rollouts in the request, and its text."""
-
-    rollouts: tuple[int, ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Branches:
-    """The blocks of a request, the text that each of its rollouts has behind them, and the bytes saved."""
+    """The blocks of a request, the text that each of its rollouts has behind them, and the bytes saved.
 
-    rest: tuple[str, ...]
-    blocks: tuple[Branch, ...] = ()
+    A block is the numbers of its rollouts in the request, and its text.
+    """
+
+    rest: Sequence[str]
+    blocks: Sequence[tuple[Sequence[int], str]] = ()
     saved: int = 0
 
     def shown(self, labels: Sequence[str]) -> list[str]:
         """Return what stands before the rollouts, given their labels in order: a sentence and the blocks, if any."""
         shown = [templates.SHARED] if self.blocks else []
-        for number, block in enumerate(self.blocks, 1):
-            ids = " ".join([labels[at] for at in block.rollouts])
+        for number, (rollouts, text) in enumerate(self.blocks, 1):
+            ids = " ".join([labels[at] for at in rollouts])
             head = f'<shared_messages number="{number}" ids="{ids}">'
-            shown.append(f"{head}\n{block.text}\n</shared_messages>")
+            shown.append(f"{head}\n{text}\n</shared_messages>")
         return shown
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """Rollouts that have their first `equal` lines in common; blocks number `path` show the first `told`."""
+def find_branches(texts: Sequence[str], least: float) -> Branches:
+    """Find the beginnings that some of several texts share, if showing each once saves `least` bytes or more."""
+    if not _may_save(texts, least):
+        return Branches(texts)
+    lines = [text.split("\n") for text in texts]
+    # of each text the line of the blocks that name it, and the number of lines that they show
+    heads = [""] * len(texts)
+    starts = [0] * len(texts)
+    blocks: list[tuple[Sequence[int], str]] = []
+    saved = -len(templates.SHARED)
+    # rollouts with some first lines in common, of which blocks show a part
+    nodes: list[tuple[Sequence[int], int, Sequence[int]]] = [
+        (range(len(texts)), 0, ())
+    ]
+    while nodes:  # no recursion: a tree may be as deep as rollouts are many
+        rollouts, equal, path = nodes.pop()
+        first = rollouts[0]
+        while True:
+            column = {_line_to_share(lines[at], equal) for at in rollouts}
+            if len(column) > 1 or "" in column:
+                break
+            equal += 1
+        text = "\n".join(lines[first][starts[first] : equal])
+        gain = (len(rollouts) - 1) * len(text.encode()) - _BLOCK_BYTES
+        gain -= _ID_BYTES * len(rollouts)
+        if gain > 0:
+            blocks.append((rollouts, heads[first] + text))
+            saved += gain
+            path = [*path, len(blocks)]
+            numbers = ", ".join(map(str, path))
+            head = f"(continues shared_messages {numbers}: {equal} messages)\n"
+            for at in rollouts:
+                heads[at] = head
+                starts[at] = equal
+        parted = defaultdict[str, list[int]](list)
+        for at in rollouts:
+            line = _line_to_share(lines[at], equal)
+            parted[line].append(at)
+        parted.pop("", None)
+        # the first branch is taken from the end
+        for alike in reversed(parted.values()):
+            if len(alike) > 1:
+                nodes.append((alike, equal, path))
+    if saved < least:
+        return Branches(texts)
+    rest = []
+    for head, start, all_lines in zip(heads, starts, lines, strict=True):
+        rest.append(head + "\n".join(all_lines[start:]))
+    return Branches(rest, blocks, saved)
 
-    rollouts: tuple[int, ...]
-    equal: int = 0
-    told: int = 0
-    path: tuple[int, ...] = ()
 
-
-def may_save(texts: Sequence[str], least: float) -> bool:
+def _may_save(texts: Sequence[str], least: float) -> bool:
     """Return whether two texts begin alike for long enough, without a look at their lines: most groups end here.
 
     In order, neighbours share as much in all as a tree saves, so one pair shares its part of `least`.
@@ -77,50 +113,6 @@ def may_save(texts: Sequence[str], least: float) -> bool:
     return False
 
 
-def find_branches(texts: Sequence[str], least: float) -> Branches:
-    """Find the beginnings that some of several texts share, if showing each once saves `least` bytes or more."""
-    lines = [text.split("\n") for text in texts]
-    ends = [_Node((at,)) for at in range(len(texts))]
-    blocks = []
-    saved = -len(templates.SHARED)
-    left = [_Node(tuple(range(len(texts))))]
-    while left:  # no recursion: a tree may be as deep as rollouts are many
-        node = left.pop()
-        rollouts, told, path = node.rollouts, node.told, node.path
-        equal = node.equal
-        while True:
-            column = {_line_to_share(lines[at], equal) for at in rollouts}
-            if len(column) > 1 or "" in column:
-                break
-            equal += 1
-        text = "\n".join(lines[rollouts[0]][told:equal])
-        gain = (len(rollouts) - 1) * len(text.encode()) - _BLOCK_BYTES
-        gain -= _ID_BYTES * len(rollouts)
-        if gain > 0:
-            blocks.append(Branch(rollouts, _behind(path, told) + text))
-            saved += gain
-            told = equal
-            path = (*path, len(blocks))
-            for at in rollouts:
-                ends[at] = _Node((at,), equal, told, path)
-        parted = defaultdict[str, list[int]](list)
-        for at in rollouts:
-            line = _line_to_share(lines[at], equal)
-            parted[line].append(at)
-        parted.pop("", None)
-        # the first branch is taken from the end
-        for alike in reversed(parted.values()):
-            if len(alike) > 1:
-                left.append(_Node(tuple(alike), equal, told, path))
-    if saved < least:
-        return Branches(tuple(texts))
-    rest = []
-    for own_lines, end in zip(lines, ends, strict=True):
-        text = "\n".join(own_lines[end.told :])
-        rest.append(_behind(end.path, end.told) + text)
-    return Branches(tuple(rest), tuple(blocks), saved)
-
-
 def _line_to_share(lines: Sequence[str], at: int) -> str:
     """Return a line that others may share: a message before further parts, and not the last; else nothing."""
     if at + 1 >= len(lines):
@@ -130,11 +122,3 @@ def _line_to_share(lines: Sequence[str], at: int) -> str:
     if line.startswith(_OURS) or following.startswith(_MEDIA):
         return ""
     return line
-
-
-def _behind(path: Sequence[int], told: int) -> str:
-    """Return the line that names the blocks before a text, with the number of their lines; none if there are none."""
-    if not path:
-        return ""
-    numbers = ", ".join(map(str, path))
-    return f"(continues shared_messages {numbers}: {told} messages)\n"

@@ -124,7 +124,12 @@ class Coverage:
                 continue
             for path, text, kind in _texts(value):
                 if kind != "call":
-                    self._count(path, text, kind, sequences)
+                    self._count(
+                        path,
+                        text,
+                        kind,
+                        sequences,
+                    )
                 elif text not in spoken:
                     self._miss(path, len(text), kind)
 
@@ -236,7 +241,12 @@ def _texts(
             yield path, value, kind
     elif isinstance(value, list) and depth < _DEEPEST:
         for item in value:
-            yield from _texts(item, f"{path}[]", kind, depth + 1)
+            yield from _texts(
+                item,
+                f"{path}[]",
+                kind,
+                depth + 1,
+            )
     elif isinstance(value, dict) and depth < _DEEPEST:
         if value.get("is_demo") is True:
             return
@@ -253,4 +263,9 @@ def _texts(
             name = "*" if _ANY_KEY.fullmatch(key) else key
             if key != _RULER:
                 below = f"{path}.{name}" if path else name
-                yield from _texts(inner, below, kind, depth + 1)
+                yield from _texts(
+                    inner,
+                    below,
+                    kind,
+                    depth + 1,
+                )

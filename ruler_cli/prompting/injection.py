@@ -19,22 +19,23 @@ _TOP = (
     r"|\b(?:highest|maximum|perfect|top|best) (?:possible )?(?:score|marks|reward|grade|rating))"
 )
 _ALL = r"\b100\s?%"
-_HINTS = (
-    "trajectory",
-    "judge",
-    "grader",
-    "evaluator",
-    "score",
-    "instruc",
-    "10/10",
-    "available_tools",
-    "shared_messages",
-    " marks",
-    "reward",
-    "100%",
-    "100 %",
-)
-"""Each phrase holds one of these."""
+_HINTS = {
+    b"": (b"score", b"instruc", b"grader", b"evaluator", b" marks", b"reward"),
+    b"j": (b"trajectory", b"judge"),
+    b"%": (b"100%", b"100 %"),
+    b"/": (b"10/10",),
+    b"<": (b"available_tools", b"shared_messages"),
+    b"\\u2": (b"\\u202e",),
+    b"\xf3": (b"\xf3\xa0",),
+    b"\xef": (b"\xef\xb8",),
+}
+"""Hints by a rare sign in them: each phrase holds one; the override, and the first bytes of hidden text."""
+_WORDS = [
+    hint.decode()
+    for hints in _HINTS.values()
+    for hint in hints
+    if hint.isascii()
+]
 _PHRASES = re.compile(
     # the form of request and answer: last line, an id beside a score, delimiters, list of scores
     r"\b(?:trajectory[_ ]ids? to score"
@@ -78,17 +79,6 @@ _HIDDEN = re.compile(
     "(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007e]{3}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4}"
 )
 """Text in tag characters (flags apart) or in variation selectors: only a model can read it."""
-_RARE = {
-    b"j": (b"trajectory", b"judge"),
-    b"%": (b"100%", b"100 %"),
-    b"/": (b"10/10",),
-    b"<": (b"available_tools", b"shared_messages"),
-    b"\\u2": (b"\\u202e",),
-    b"\xf3": (b"\xf3\xa0",),
-    b"\xef": (b"\xef\xb8",),
-}
-"""Rare bytes, and the hints, the override, and the first bytes of hidden text that hold them."""
-_COMMON = (b"score", b"instruc", b"grader", b"evaluator", b" marks", b"reward")
 _MASTER_KEY = re.compile(
     r'assistant: "(?:[:;,.]|solution[:.]?|thought process[:.]?|respuesta[:.]?|解[:：]?|かいせつ'  # noqa: RUF001 - as attacks write it
     r"|let's (?:solve this problem|think) step by step[:.]?)\"",
@@ -102,16 +92,14 @@ def suspects(rollouts: Sequence[str]) -> frozenset[int]:
     """Return the numbers of the suspect ones of rendered rollouts."""
     # one search of all, by bytes, is faster than one of each, and most groups hold no hint
     low = "\n".join(rollouts).encode("utf-8", "surrogatepass").lower()
-    hints = list(_COMMON)
-    for sign, rare in _RARE.items():
-        if sign in low:
-            hints += rare
-    has_hint = any(map(low.__contains__, hints))
-    test = _has_mark if has_hint else _is_master_key
-    numbers = [
-        number for number, rollout in enumerate(rollouts) if test(rollout)
-    ]
-    return frozenset(numbers)
+    test = _is_master_key
+    for sign, hints in _HINTS.items():
+        if sign in low and any(map(low.__contains__, hints)):
+            test = _has_mark
+            break
+    return frozenset(
+        [number for number, text in enumerate(rollouts) if test(text)]
+    )
 
 
 def _has_mark(rollout: str) -> bool:
@@ -138,7 +126,7 @@ def _is_master_key(rollout: str) -> bool:
 def _near_hints(low: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the stretches around hints; overlapping ones are joined."""
     places = []
-    for hint in _HINTS:
+    for hint in _WORDS:
         at = low.find(hint)
         while at >= 0:
             places.append(at)

@@ -8,12 +8,11 @@ newest call with its id. An id that is missing, or that two calls made at once h
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from ruler_cli.files.values import first
 from ruler_cli.messages.form import Message
 
 Event = tuple[int, str, str | None]
@@ -36,89 +35,75 @@ class Pairing(NamedTuple):
     results: Results
 
 
-@dataclass(slots=True)
-class _Calls:
-    """Calls that were made at once, or those of them with one id: their places among all, and the names of tools.
-
-    `same` has those with each id. `unsure`: a result came that may be of any.
-    """
-
-    places: list[int] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-    same: dict[str, _Calls] = field(default_factory=dict)
-    answered: set[int] = field(default_factory=set)
-    unsure: bool = False
-
-    @property
-    def is_one(self) -> bool:
-        """Return whether it is one call."""
-        return len(self.places) == 1
-
-
-_NONE = _Calls()
-
-
 def pair_results(
-    events: Sequence[Event], messages: Sequence[Message], lines: Sequence[str]
+    events: Sequence[Event],
+    messages: Sequence[Message],
+    lines: Sequence[str],
 ) -> Pairing | None:
     """Pair the results of calls with the calls that were made at once; None if there are none.
 
     `lines` are those of each message.
     """
-    made = [name is not None for _, _, name in events]
-    if (True, True) not in pairwise(made):
+    is_call = [name is not None for _, _, name in events]
+    if (True, True) not in pairwise(is_call):
         return None
-    batch = _Calls()
-    batches = []
-    newest: dict[str, _Calls] = {}
+    # by the number of a batch that was made at once and an id, "" for all of it: the calls, and names of tools
+    calls = defaultdict[tuple[int, str], list[int]](list)
+    names = defaultdict[tuple[int, str], set[str]](set)
+    newest: dict[str, int] = {}
     returned = []
-    last, count, closed = -1, 0, True
+    answered: set[int] = set()
+    unsure: set[int] = set()
+    last, batch, count, closed = -1, 0, 0, True
     for at, call_id, name in events:
         if name is None:
-            owner = newest.get(call_id, batch) if call_id else batch
-            calls = owner.same.get(call_id, _NONE) if call_id else owner
-            returned.append((at, call_id, owner, calls))
-            if calls.is_one:
-                owner.answered.update(calls.places)
-            else:
-                batch.unsure = True
+            key = (newest.get(call_id, batch), call_id)
+            returned.append((at, key))
+            if len(calls[key]) == 1:
+                answered.update(calls[key])
+            else:  # it may be of any call
+                unsure.add(batch)
         else:
             between = messages[last + 1 : at + 1]
             if closed or not all(message.by_agent for message in between):
-                batch = _Calls()
-                batches.append(batch)
-            newest[call_id] = batch
-            for calls in (batch, batch.same.setdefault(call_id, _Calls())):
-                calls.places.append(count)
-                calls.names.add(name)
+                batch += 1
+            if call_id:
+                newest[call_id] = batch
+            for key in {(batch, ""), (batch, call_id)}:
+                calls[key].append(count)
+                names[key].add(name)
             count += 1
         closed = name is None
         last = at
-    numbers = []
+    numbers = [("", False)] * count
     number = 0
-    for batch in batches:
-        numbered = len(batch.places) > 1 and batch.answered
-        for place in batch.places:
-            number += bool(numbered)
-            answered = not numbered or batch.unsure or place in batch.answered
-            numbers.append((f" {number}" if numbered else "", not answered))
-    results = {
-        (at, call_id): (
-            numbers[calls.places[0]][0] if calls.is_one else "",
-            first(calls.names) if len(calls.names) == 1 else None,
-        )
-        for at, call_id, owner, calls in returned
-        if calls.places and len(owner.places) > 1
-    }
-    return (
-        Pairing(_order(events, lines, results), numbers, results)
-        if results
-        else None
-    )
+    for made in range(1, batch + 1):
+        together = calls[made, ""]
+        if len(together) == 1 or answered.isdisjoint(together):
+            continue
+        for call in together:
+            number += 1
+            missing = made not in unsure and call not in answered
+            numbers[call] = (f" {number}", missing)
+    results = {}
+    for at, key in returned:
+        made, call_id = key
+        called = names[key]
+        if called and len(calls[made, ""]) > 1:
+            text, _ = numbers[calls[key][0]]
+            results[at, call_id] = (
+                text if len(calls[key]) == 1 else "",
+                min(called) if len(called) == 1 else None,
+            )
+    if not results:
+        return None
+    return Pairing(_order(events, lines, results), numbers, results)
 
 
 def _order(
-    events: Sequence[Event], lines: Sequence[str], results: Results
+    events: Sequence[Event],
+    lines: Sequence[str],
+    results: Results,
 ) -> Sequence[int]:
     """Return the indices of messages, each run of results in the order of their calls."""
     numbers: dict[int, int] = {}

@@ -1,15 +1,19 @@
-"""Pictures of messages → as a request sends them: the tokens that they take, what cannot be sent, and smaller ones."""
+"""Pictures of messages → as a request sends them: their marks in texts, their tokens, and what cannot be sent."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from io import BytesIO
 from threading import Lock
 
-from ruler_cli.types import Picture, Request
+from ruler_cli.prompting.render import MARK
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.types import Picture, Placed, Request
 
 LONGEST = 1568
 """Pixels of the longer side from which on a picture is made smaller: Anthropic's models see no more of one
@@ -24,37 +28,36 @@ _UNKNOWN = 1024
 """Pixels of each side of a picture of unknown size, for an estimate."""
 
 
-def _is_large(picture: Picture) -> bool:
-    side = max(picture.width, picture.height)
-    return side > LONGEST or len(picture.data) > MOST_BYTES
-
-
 @lru_cache(1)
 def _has_pillow() -> bool:
     return importlib.util.find_spec("PIL") is not None
 
 
-def unsendable(picture: Picture) -> str:
-    """Return why a picture cannot be sent, as a predicate; empty if it can."""
-    if picture.error or not _is_large(picture):
-        return picture.error
-    pixels = picture.width * picture.height
-    if pixels > _OPENED:
-        return f"has {picture.width} × {picture.height} pixels, more than can be made smaller"
+def _is_large(picture: Picture) -> bool:
     side = max(picture.width, picture.height)
-    if not _has_pillow() and (
-        side > _MOST_PIXELS or len(picture.data) > MOST_BYTES
-    ):
-        return (
-            f"has {picture.width} × {picture.height} pixels and {len(picture.data):,} bytes, more than judges take; "
-            "with Pillow, `pip install 'ruler-cli[pictures]'`, it is made smaller"
-        )
-    return ""
+    return side > LONGEST or len(picture.data) > MOST_BYTES
 
 
 def needs_less(picture: Picture) -> bool:
     """Return whether a picture is to be made smaller before it is sent."""
     return _is_large(picture) and _has_pillow()
+
+
+def unsendable(picture: Picture) -> str:
+    """Return why a picture cannot be sent, as a predicate; empty if it can."""
+    if picture.error:
+        return picture.error
+    size = f"has {picture.width} × {picture.height} pixels"
+    if picture.width * picture.height > _OPENED:
+        return f"{size}, more than can be made smaller"
+    side = max(picture.width, picture.height)
+    taken = side <= _MOST_PIXELS and len(picture.data) <= MOST_BYTES
+    if taken or _has_pillow():
+        return ""
+    return (
+        f"{size} and {len(picture.data):,} bytes, more than judges take; "
+        "with Pillow, `pip install 'ruler-cli[pictures]'`, it is made smaller"
+    )
 
 
 _ONE = Lock()
@@ -69,35 +72,36 @@ def smaller(picture: Picture) -> Picture:
     """
     from PIL import Image, ImageOps
 
+    media = picture.media
     try:
         with _ONE, Image.open(BytesIO(picture.data)) as image:
             ImageOps.exif_transpose(image, in_place=True)
             image.thumbnail((LONGEST, LONGEST))
-            for media, mode, options in (
-                (picture.media, "", {}),
-                ("image/jpeg", "RGB", {"quality": 85}),
-            ):
+            out = BytesIO()
+            image.save(out, media.removeprefix("image/").upper())
+            if out.tell() > MOST_BYTES:
+                media = "image/jpeg"
                 out = BytesIO()
-                made = image.convert(mode) if mode else image
-                made.save(out, media.removeprefix("image/").upper(), **options)
-                if out.tell() <= MOST_BYTES:
-                    break
+                image.convert("RGB").save(out, "JPEG", quality=85)
             width, height = image.size
     except Exception:  # noqa: BLE001 - a damaged picture, in any way: the judge says so
         return picture
     return replace(
-        picture, data=out.getvalue(), media=media, width=width, height=height
+        picture,
+        data=out.getvalue(),
+        media=media,
+        width=width,
+        height=height,
     )
 
 
 def with_smaller(request: Request) -> Request:
     """Return a request with its large pictures made smaller, as far as Pillow is installed."""
-    placed = []
+    pictures = []
     for place, picture in request.pictures:
-        if needs_less(picture):
-            picture = smaller(picture)  # noqa: PLW2901
-        placed.append((place, picture))
-    return replace(request, pictures=tuple(placed))
+        sent = smaller(picture) if needs_less(picture) else picture
+        pictures.append((place, sent))
+    return replace(request, pictures=tuple(pictures))
 
 
 _AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
@@ -144,3 +148,50 @@ def _within(
     """Return the sides of a picture that is made smaller until one of them, `side`, is at most so long."""
     ratio = min(1.0, most / side)
     return max(1, round(width * ratio)), max(1, round(height * ratio))
+
+
+def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
+    """Return the pictures whose marks stand in a text, in order."""
+    if not pictures:
+        return []
+    return [pictures[mark[2]] for mark in MARK.finditer(text)]
+
+
+def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
+    """Return the bytes of a text, with its pictures as text of as many tokens."""
+    tokens = 0
+    for picture in shown_in(text, pictures):
+        tokens += picture_tokens(picture, model)
+    return len(text.encode()) + int(tokens * BYTES_PER_TOKEN)
+
+
+def with_last(text: str, most: int | None) -> str:
+    """Leave out the pictures of a text but for the last `most`, and say so in their places."""
+    if most is None:
+        return text
+    first = len(MARK.findall(text)) - most
+    if first <= 0:
+        return text
+    return MARK.sub(r"(\1 is not shown)", text, first)
+
+
+def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
+    """Return a text with the numbers of its pictures alone, and the pictures with their places in it."""
+    if not pictures:
+        return text, ()
+    plain = ""
+    places = []
+    at = 0
+    for mark in MARK.finditer(text):
+        plain += f"{text[at : mark.start()]}({mark[1]})"
+        places.append((len(plain), pictures[mark[2]]))
+        at = mark.end()
+    return plain + text[at:], tuple(places)
+
+
+def tokens_of_pictures(pictures: Placed, ask: AskSettings) -> int:
+    """Return the tokens of pictures, as the judge's model counts them."""
+    tokens = 0
+    for _, picture in pictures:
+        tokens += picture_tokens(picture, ask.judge_model)
+    return tokens

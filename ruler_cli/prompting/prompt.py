@@ -14,12 +14,12 @@ quarter of the group later.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
+from typing import NamedTuple
 
 import orjson
 
@@ -27,18 +27,15 @@ from ruler_cli.messages.json_text import sorted_json
 from ruler_cli.messages.pictures import medium_of
 from ruler_cli.messages.read import read_message
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.branches import Branches, find_branches, may_save
+from ruler_cli.prompting.branches import Branches, find_branches
 from ruler_cli.prompting.injection import suspects
-from ruler_cli.prompting.marks import (
-    count_marks,
-    fault_in,
+from ruler_cli.prompting.pictures import (
     placed,
     size_of,
     tokens_of_pictures,
+    unsendable,
     with_last,
-    with_shared,
 )
-from ruler_cli.prompting.pictures import unsendable
 from ruler_cli.prompting.render import MARK, WHOLE, Seen, Shortening, render
 from ruler_cli.prompting.rollouts import (
     RenderedRollout,
@@ -47,7 +44,7 @@ from ruler_cli.prompting.rollouts import (
     shared_prefix,
     shared_tools,
 )
-from ruler_cli.prompting.windows import LEAST, WIDE, Packing, Windows, fewest
+from ruler_cli.prompting.windows import LEAST, WIDE, Packing, fewest
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
 from ruler_cli.tokens import BYTES_PER_TOKEN, PROMPT_ENTRY, PROMPT_FRAME
@@ -62,7 +59,6 @@ from ruler_cli.types import (
     Rollout,
     Rubric,
     Standards,
-    T,
     readable_text,
 )
 
@@ -91,7 +87,7 @@ def keyed(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-ENTRY_BYTES = int(PROMPT_ENTRY * BYTES_PER_TOKEN)
+_ENTRY_BYTES = int(PROMPT_ENTRY * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
 _WORTH = 0.1
 """The share of a request's tokens that blocks of shared messages must save."""
@@ -104,11 +100,11 @@ class PromptLayout:
     """A group as the judge sees it: the distinct rollouts as text, and which input rollout each one is.
 
     `owner[i]` is the distinct rollout that input rollout i became, None if it could not be read. `sizes` are bytes of
-    each distinct rollout as shown; `digests` and `digest` are those of the whole texts. `suspects` are distinct
-    rollouts whose text addresses a judge. `shortening` is the highest step of the ladder that any of the text was
-    shortened by. `rubric` is a text, or criteria. `reference` is the answer that only the judge sees, JSON or empty.
-    `places` are those in the group, from 1, of the first input rollout that became each distinct one; several records
-    of one rollout count once.
+    each distinct rollout as shown, `context_size` those of the context, `frame` those of all else. `digests` and
+    `digest` are those of the whole texts. `suspects` are distinct rollouts whose text addresses a judge. `shortening`
+    is the highest step of the ladder that any of the text was shortened by. `rubric` is a text, or criteria.
+    `reference` is the answer that only the judge sees, JSON or empty. `places` are those in the group, from 1, of the
+    first input rollout that became each distinct one; several records of one rollout count once.
 
     Texts hold the marks of the `pictures` that are shown, by their digests; `pictures` has all others, too, of which
     `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
@@ -121,18 +117,19 @@ class PromptLayout:
     distinct: tuple[str, ...]
     owner: tuple[int | None, ...]
     rubric: Standards
-    digests: tuple[bytes, ...]
+    digests: Sequence[bytes]
     digest: bytes
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    context_size: int = 0
+    frame: int = 0
     suspects: frozenset[int] = frozenset()
     shortening: int = 0
-    places: tuple[int, ...] = ()
+    places: Sequence[int] = ()
     reference: str = ""
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     left_out: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
-    model: str = ""
     numbered: bool = False
 
     def order(self, seed: int, pass_index: int) -> list[int]:
@@ -142,11 +139,10 @@ class PromptLayout:
 
     def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
         """Rollouts in an order that only `key` and their digests decide."""
-
-        def draw(rollout: int) -> bytes:
-            return keyed(key, b"order", self.digests[rollout])
-
-        return sorted(rollouts, key=draw)
+        return sorted(
+            rollouts,
+            key=lambda at: keyed(key, b"order", self.digests[at]),
+        )
 
     def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
         """The key of all draws for one attempt of a pass."""
@@ -192,195 +188,180 @@ class PromptLayout:
     def branches(self, rollouts: Sequence[int]) -> Branches:
         """The messages that several of some distinct rollouts share, if it saves enough to show them once."""
         texts = [self.distinct[at] for at in rollouts]
-        size = sum([self.sizes[at] for at in rollouts])
-        if not may_save(texts, _WORTH * size):
-            return Branches(tuple(texts))
-        least = _WORTH * BYTES_PER_TOKEN * self._unshared_tokens(rollouts)
-        return find_branches(texts, least)
+        tokens = self._unshared_tokens(rollouts)
+        return find_branches(texts, _WORTH * BYTES_PER_TOKEN * tokens)
 
     def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
-        size = self._frame
+        size = self.context_size + self.frame
         for at in rollouts:
             size += self.sizes[at]
         frame = PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
         return int(size / BYTES_PER_TOKEN) + frame
 
     def bytes_within(self, tokens: int) -> int:
-        """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
-        return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self._frame
-
-    @property
-    def context_size(self) -> int:
-        """Bytes of the context."""
-        return size_of(self.context, self.pictures, self.model)
-
-    @property
-    def _frame(self) -> int:
-        reference = size_of(self.reference, self.pictures, self.model)
-        size = self.context_size + len(self.tools.encode()) + reference
-        return size + _rubric_bytes(self.rubric)
+        """Bytes that the context and rollouts, each with its _ENTRY_BYTES, may take in a prompt of so many tokens."""
+        return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self.frame
 
 
-@dataclass(slots=True)
-class RenderedGroup:
+class RenderedGroup(NamedTuple):
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
 
     `rollouts[d]` is the first that looks like distinct rollout d. `shared` counts the first messages that are the
-    context; `own_tools`: rollouts show tools of their own. `most_pictures` of each are shown.
+    context; `own_tools`: rollouts show tools of their own.
     """
 
     layout: PromptLayout
     rollouts: Sequence[RenderedRollout]
     shared: int
     own_tools: bool
-    most_pictures: int | None
-
-    def shorten(
-        self, keep: Shortening, rollouts: Iterable[int], *, context: bool
-    ) -> bool:
-        """Show less of these distinct rollouts, and of the context if asked; return False if nothing is less."""
-        before = self.layout
-        texts = list(before.distinct)
-        sizes = list(before.sizes)
-        for at in rollouts:
-            less = self.rollouts[at].shortened(keep)
-            text = less.text(self.shared, tools=self.own_tools)
-            text = with_last(text, self.most_pictures)
-            size = size_of(text, before.pictures, before.model)
-            if size < sizes[at]:
-                texts[at] = text
-                sizes[at] = size
-        shared = before.context
-        if context:
-            lines = self.rollouts[0].shortened(keep).lines[0]
-            text = "\n".join(lines[: self.shared])
-            text = with_shared(text, self.most_pictures)
-            if len(text.encode()) < len(shared.encode()):
-                shared = text
-        self.layout = replace(
-            before,
-            context=shared,
-            distinct=tuple(texts),
-            sizes=tuple(sizes),
-        )
-        return self.layout != before
-
-    def finished(self, shortening: int) -> PromptLayout:
-        """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
-        marked = suspects(self.layout.distinct)
-        if not marked and not shortening:
-            return self.layout
-        return replace(self.layout, shortening=shortening, suspects=marked)
 
 
 def render_group(
-    group: Group, ask: AskSettings, *, sent: bool = True
+    group: Group,
+    ask: AskSettings,
+    *,
+    sent: bool = True,
 ) -> RenderedGroup:
     """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
-    whole, places = joined(group.rollouts)
-    readable = {}
+    readable = []
     if not _mistake(group):
-        readable = {at: r for at, r in enumerate(whole) if r.error is None}
-    shown = list(readable.values())
+        for place, (rollout, records) in enumerate(joined(group.rollouts), 1):
+            if rollout.error is None:
+                readable.append((rollout, place, records))
+    judged = [rollout for rollout, *_ in readable]
     pictures: dict[str, Picture] = {}
-    rollouts = rendered(shown, pictures)
-    tools, own_tools = shared_tools(group, shown)
+    rollouts = rendered(judged, pictures)
+    most = ask.shown_pictures if pictures else None
+    tools, own_tools = shared_tools(group, judged)
     shared = shared_prefix(rollouts)
-    context = ""
+    whole_context = ""
     if shared:
-        main, *_ = rollouts[0].lines
-        context = "\n".join(main[:shared])
+        whole_context = "\n".join(rollouts[0].lines[0][:shared])
+    context = _shown_context(whole_context, most)
 
     # equal rollouts are one, unless what is not shown tells them apart
     distinct: dict[tuple[str, ...], int] = {}
-    first: list[int] = []
+    texts: list[str] = []
+    places = []
     examples = []
-    which: dict[int, int] = {}
-    faults = {}
-    for at, rollout in zip(readable, rollouts, strict=True):
-        text = rollout.text(shared, tools=own_tools)
-        fault = pictures and sent and fault_in(context, text, pictures, ask)
+    owner: list[int | None] = [None] * len(group.rollouts)
+    faults: dict[int, str] = {}
+    for (_, place, records), lines in zip(readable, rollouts, strict=True):
+        text = lines.text(shared, tools=own_tools)
+        shown = with_last(text, most)
+        fault = _fault_in(f"{context}\n{shown}", pictures) if sent else ""
         if fault:
-            faults[at] = fault
+            faults |= dict.fromkeys(records, fault)
             continue
-        texts_of = (text, *rollout.notes.hidden)
-        which[at] = distinct.setdefault(texts_of, len(distinct))
-        if which[at] == len(first):
-            first.append(at)
-            examples.append(rollout)
-    owner: list[int | None] = []
-    for part, at in zip(group.rollouts, places, strict=True):
-        owner.append(which.get(at) if part.error is None else None)
+        texts_of = (text, *lines.notes.hidden)
+        number = distinct.setdefault(texts_of, len(distinct))
+        if number == len(texts):
+            texts.append(shown)
+            places.append(place)
+            examples.append(lines)
+        for at in records:
+            if group.rollouts[at].error is None:
+                owner[at] = number
 
-    texts = tuple([text for text, *_ in distinct])
+    whole_texts = [text for text, *_ in distinct]
+    left_out = 0
+    twins: tuple[int, ...] = ()
+    if most is not None:
+        left_out = _marks_in(whole_context, *whole_texts)
+        left_out -= _marks_in(context, *texts)
+        twins = _twins(texts, whole_texts, places)
     rubric = shown_rubric(group, ask.rubric)
+    reference = _reference(judged, pictures)
     digests = _digests(distinct)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
-    common = [rubric if isinstance(rubric, str) else "", tools, context]
-    reference = _reference(shown, pictures)
+    common = [rubric if isinstance(rubric, str) else "", tools, whole_context]
     if reference:
         common.append(reference)
     layout = PromptLayout(
         context,
         tools,
-        texts,
+        tuple(texts),
         owner=tuple(owner),
         rubric=rubric,
         digests=digests,
         digest=keyed(b"group", *map(_raw, common), *sorted(digests)),
-        sizes=tuple([len(text.encode()) for text in texts]),
-        places=tuple([at + 1 for at in first]),
+        places=places,
         reference=reference,
-        faults={i: faults[at] for i, at in enumerate(places) if at in faults},
-        numbered=any(rollout.notes.numbered for rollout in rollouts),
+        pictures=pictures,
+        left_out=left_out,
+        faults=faults,
+        twins=twins,
+        numbered=any(lines.notes.numbered for lines in rollouts),
     )
-    if pictures:
-        layout = _with_pictures(layout, pictures, ask)
-    return RenderedGroup(
-        layout, examples, shared, own_tools, ask.shown_pictures
+    layout = _measured(layout, ask)
+    return RenderedGroup(layout, examples, shared, own_tools)
+
+
+def _measured(layout: PromptLayout, ask: AskSettings) -> PromptLayout:
+    """Return a layout with the sizes of its texts."""
+    size = partial(
+        size_of,
+        pictures=layout.pictures,
+        model=ask.judge_model,
+    )
+    rest = size(layout.tools) + size(layout.reference)
+    return replace(
+        layout,
+        sizes=tuple(map(size, layout.distinct)),
+        context_size=size(layout.context),
+        frame=rest + _rubric_bytes(layout.rubric),
     )
 
 
-def _digests(distinct: Iterable[tuple[str, ...]]) -> tuple[bytes, ...]:
+def _digests(distinct: Collection[tuple[str, ...]]) -> list[bytes]:
     """Return the digest of each text; what is not shown, behind it, tells rollouts of one text apart."""
-    texts = [text for text, *_ in distinct]
-    if len({*texts}) == len(texts):
-        return tuple([keyed(_raw(text)) for text in texts])
-    return tuple([keyed(*map(_raw, texts_of)) for texts_of in distinct])
+    alike = len({text for text, *_ in distinct}) < len(distinct)
+    digests = []
+    for text, *hidden in distinct:
+        parts = [text, *hidden] if alike else [text]
+        digests.append(keyed(*map(_raw, parts)))
+    return digests
 
 
 def _raw(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _with_pictures(
-    layout: PromptLayout, pictures: Mapping[str, Picture], ask: AskSettings
-) -> PromptLayout:
-    """Return a layout of whole texts with the pictures that are shown of them."""
-    most = ask.shown_pictures
-    model = ask.judge_model
-    context = with_shared(layout.context, most)
-    texts = tuple([with_last(text, most) for text in layout.distinct])
-    whole = count_marks(layout.context, *layout.distinct)
-    return replace(
-        layout,
-        context=context,
-        distinct=texts,
-        sizes=tuple([size_of(text, pictures, model) for text in texts]),
-        pictures=pictures,
-        left_out=whole - count_marks(context, *texts),
-        twins=_twins(texts, layout),
-        model=model,
-    )
+def _shown_context(context: str, most: int | None) -> str:
+    """Return the context with all of its pictures, or with none."""
+    return with_last(context, 0) if most == 0 else context
 
 
-def _twins(texts: Sequence[str], whole: PromptLayout) -> tuple[int, ...]:
+def _marks_in(*texts: str) -> int:
+    return sum(len(MARK.findall(text)) for text in texts)
+
+
+def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
+    """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
+    if not pictures:
+        return ""
+    for mark in MARK.finditer(text):
+        picture = pictures[mark[2]]
+        why = unsendable(picture)
+        if why:
+            ways = "use --pictures leave to judge without it"
+            if picture.kind == "picture":
+                ways = f"put its bytes into the data, or {ways}"
+            return f"{mark[1]} {why}; {ways}"
+    return ""
+
+
+def _twins(
+    texts: Sequence[str],
+    whole_texts: Sequence[str],
+    places: Sequence[int],
+) -> tuple[int, ...]:
     """Return the places of two rollouts whose texts are the same without pictures; () if there are none."""
     first: dict[str, int] = {}
     for at, text in enumerate(texts):
         before = first.setdefault(text, at)
-        if whole.distinct[before] != whole.distinct[at]:
-            return whole.places[before], whole.places[at]
+        if whole_texts[before] != whole_texts[at]:
+            return places[before], places[at]
     return ()
 
 
@@ -417,11 +398,12 @@ def _rubric_bytes(rubric: Standards) -> int:
     if isinstance(rubric, str):
         return len(rubric.encode())
     stated = "".join(map(templates.stated, rubric.criteria))
-    return len(stated) + ENTRY_BYTES * len(rubric.criteria) // 4
+    return len(stated) + _ENTRY_BYTES * len(rubric.criteria) // 4
 
 
 def _reference(
-    rollouts: Sequence[Rollout], pictures: dict[str, Picture]
+    rollouts: Sequence[Rollout],
+    pictures: dict[str, Picture],
 ) -> str:
     """Return the reference answer of a group as a JSON value, or as parts with pictures; empty if there is none."""
     stated = rollouts[0].reference if rollouts else None
@@ -438,39 +420,71 @@ def _reference(
     return sorted_json(stated)
 
 
+_TOOL_SIZES = (256, 128, 64, 32, 16, 8, 4, 1.5, 0.5)
 LADDER = (
-    *(
-        Shortening(tool=size)
-        for size in (
-            256_000,
-            128_000,
-            64_000,
-            32_000,
-            16_000,
-            8000,
-            4000,
-            1500,
-            500,
-        )
-    ),
-    *(Shortening(tool=500, reasoning=size) for size in (2000, 500, 100)),
-    Shortening(tool=120, reasoning=0),
+    *[Shortening(int(size * 1000)) for size in _TOOL_SIZES],
+    *[Shortening(500, size) for size in (2000, 500, 100)],
+    Shortening(120, 0),
 )
 """Steps by which a rollout is shortened: tool outputs first, then reasoning. The first steps are for
 messages that alone are longer than a context."""
 
 
 def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
-    """Render a group, shortened as little as the judge's context allows.
+    """Render a group, shortened as little as the judge's context allows: in windows of WIDE, or to the last step.
 
     If even that is not enough, no request shows the layout: `requests_of_pass` is empty.
     """
     group_text = render_group(group, ask)
     layout = group_text.layout
-    unbounded = ask.context_tokens is None
-    if unbounded or not layout.distinct or layout.fits_one_request(ask):
-        return group_text.finished(0)
-    return _shortened(group_text, ask)
+    highest = 0
+    for step, keep in enumerate(LADDER, 1):
+        if not layout.distinct or layout.fits_one_request(ask):
+            break
+        if ask.ask != "each" and _packing(layout, ask).windows(0, WIDE):
+            break
+        shorter = _shorter(group_text, layout, ask, keep)
+        if shorter != layout:
+            layout = shorter
+            highest = step
+    # text that addresses a judge is looked for only now
+    return replace(
+        layout,
+        shortening=highest,
+        suspects=suspects(layout.distinct),
+    )
+
+
+def _shorter(
+    group_text: RenderedGroup,
+    layout: PromptLayout,
+    ask: AskSettings,
+    keep: Shortening,
+) -> PromptLayout:
+    """Return the layout with less of whatever is longer than its share of the judge's context."""
+    number = len(layout.distinct)
+    # the most windows that hold enough to compare
+    count = max(fewest(number, ask.group_size), number // WIDE, 1)
+    if ask.ask == "each":
+        count = number
+    sharing = -(-number // count) + bool(layout.context)
+    most = max(0, layout.bytes_within(ask.context_tokens or 0)) // sharing
+
+    texts = list(layout.distinct)
+    for at, rollout in enumerate(group_text.rollouts):
+        if layout.sizes[at] + _ENTRY_BYTES > most:
+            less = rollout.shortened(keep)
+            text = less.text(group_text.shared, tools=group_text.own_tools)
+            text = with_last(text, ask.shown_pictures)
+            texts[at] = min(texts[at], text, key=len)
+    context = layout.context
+    if layout.context_size > most:
+        lines = group_text.rollouts[0].shortened(keep).lines[0]
+        text = "\n".join(lines[: group_text.shared])
+        text = _shown_context(text, ask.shown_pictures)
+        context = min(context, text, key=len)
+    shorter = replace(layout, context=context, distinct=tuple(texts))
+    return _measured(shorter, ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,17 +498,15 @@ class RequestPart:
 
 def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
     """Passes that a group gets: at least two in windows, one if nothing is compared."""
-    if ask.ask == "each":
+    if ask.ask == "each" or (layout.alone and ask.single != "score"):
         return 1
-    if layout.alone and ask.single != "score":
-        return 1
-    if windows > 1:
-        return max(ask.passes, 2)
-    return ask.passes
+    return max(ask.passes, 2) if windows > 1 else ask.passes
 
 
 def requests_of_pass(
-    layout: PromptLayout, ask: AskSettings, pass_index: int
+    layout: PromptLayout,
+    ask: AskSettings,
+    pass_index: int,
 ) -> list[RequestPart]:
     """The requests of one pass: one if it shows the whole group, none if the judge cannot be shown it."""
     if not layout.distinct or why_unseen(layout, ask):
@@ -505,7 +517,10 @@ def requests_of_pass(
     elif fits:
         windows = [layout.order(ask.seed, pass_index)]
     else:
-        windows = _windows_of_pass(layout, ask, pass_index)
+        # windows of two and three rollouts are a last resort
+        packing = _packing(layout, ask)
+        windows = packing.windows(pass_index, WIDE)
+        windows = windows or packing.windows(pass_index, LEAST)
     parts = []
     for number, window in enumerate(windows):
         shown = sorted(window) if ask.order == "input" else window
@@ -537,7 +552,9 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
 
 
 def why_unaskable(
-    group: Group, layout: PromptLayout, ask: AskSettings
+    group: Group,
+    layout: PromptLayout,
+    ask: AskSettings,
 ) -> GroupError:
     """The error of a group without a request: its rubric, nothing to judge, or nothing that fits."""
     problem = _mistake(group)
@@ -571,22 +588,16 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         return f"nothing to compare: rollouts {first} and {second} differ only in media that are not shown"
     if not layout.pictures or ask.pictures == "send" or ask.reads_pictures:
         return ""
-    places = ["what its rollouts share"]
-    places += [f"rollout {place}" for place in layout.places]
-    texts = (layout.context, *layout.distinct)
-    for place, text in zip(places, texts, strict=True):
-        if not MARK.search(text):
-            continue
-        if ask.reads_pictures is None:
-            return (
-                f"it has pictures, the first in {place}, and {ask.judge_model} reads none; use a judge "
-                "that does with -m NAME, or --pictures leave to judge by the text alone"
-            )
-        return (
-            f"it has pictures, the first in {place}, and {ask.judge_model} is not known to read them; "
-            "use --pictures send if it does, or --pictures leave to judge by the text alone"
-        )
-    return ""
+    if not _marks_in(layout.context, *layout.distinct):
+        return ""
+    # an embedded judge never reads any
+    remedy = "use another judge with -m NAME"
+    if ask.reads_pictures is not None:
+        remedy = "use --pictures send if it does"
+    return (
+        f"it has pictures, and {ask.judge_model} is not known to read them; {remedy}, "
+        "or --pictures leave to judge by the text alone"
+    )
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -597,97 +608,24 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _shortened(group_text: RenderedGroup, ask: AskSettings) -> PromptLayout:
-    """Shorten a group until it fits the judge's context, in windows of WIDE rollouts, or to the last step."""
-    highest = 0
-    steps = enumerate(LADDER, 1)
-    for even, (step, keep) in itertools.product((True, False), steps):
-        layout = group_text.layout
-        if layout.fits_one_request(ask):
-            break
-        if ask.ask != "each" and _windows_of_pass(layout, ask, 0, wide=True):
-            break
-        most = _bar(layout, ask, even=even)
-        long = [
-            at for at in layout.all if layout.sizes[at] + ENTRY_BYTES > most
-        ]
-        context = layout.context_size > most
-        if group_text.shorten(keep, long, context=context):
-            highest = max(highest, step)
-    return group_text.finished(highest)
-
-
-def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
-    """Bytes that a rollout may take if all longer ones take as many and windows are full.
-
-    If not `even`, those that any rollout may take, so that any of that length fit into a window.
-    """
-    number = len(layout.distinct)
-    context = layout.context_size
-    # the most windows that hold enough to compare, and the bytes of each for context and rollouts
-    count = max(fewest(number, ask.group_size), number // WIDE, 1)
-    if ask.ask == "each":
-        count = number
-    capacity = layout.bytes_within(ask.context_tokens or 0) + context
-    if not even:
-        most = -(-number // count)
-        return max(capacity, 0) // (most + bool(layout.context))
-    sizes = [size + ENTRY_BYTES for size in layout.sizes] + [context] * count
-    left = count * capacity
-    for at, size in enumerate(sorted(sizes)):
-        sharing = len(sizes) - at
-        if size * sharing > left:
-            return max(left, 0) // sharing
-        left -= size
-    return max(sizes)
-
-
-def _windows_of_pass(
-    layout: PromptLayout,
-    ask: AskSettings,
-    pass_index: int,
-    *,
-    wide: bool = False,
-) -> Windows:
-    """The windows of one pass, as few as fit and are connected; none if the group fits no context.
-
-    Those of two and three rollouts are a last resort, and none if they are to be `wide`.
-    """
-    sizes = [size + ENTRY_BYTES for size in layout.sizes]
+def _packing(layout: PromptLayout, ask: AskSettings) -> Packing:
+    """Return the rollouts as items of windows."""
     limit = math.inf
     if ask.context_tokens is not None:
-        limit = max(1, layout.bytes_within(ask.context_tokens))
-    even = pass_index - pass_index % 2
-    for least in (WIDE,) if wide else (WIDE, LEAST):
-        packing = Packing(sizes, limit, least, ask.group_size)
-        for count in packing.counts():
-            windows = _pair(layout, ask, 0, count, packing)
-            if windows is None:
-                continue
-            if even:
-                later = _pair(layout, ask, even, count, packing)
-                windows = later or windows
-            return windows[pass_index - even]
-    return []
+        room = layout.bytes_within(ask.context_tokens) - layout.context_size
+        limit = max(1, room)
 
+    def draw(pass_index: int, attempt: int, rollout: int) -> bytes:
+        key = layout.key(ask.seed, pass_index)
+        return keyed(key, b"window %d" % attempt, layout.digests[rollout])
 
-def _pair(
-    layout: PromptLayout,
-    ask: AskSettings,
-    even: int,
-    count: int,
-    packing: Packing,
-) -> tuple[Windows, Windows] | None:
-    """Return the windows of two passes, from an even one on, that connect each other's windows."""
-    passes = (even, even + 1)
-    keys = [layout.key(ask.seed, pass_index) for pass_index in passes]
-    orders = [layout.order(ask.seed, pass_index) for pass_index in passes]
-
-    def draw(at: int, attempt: int, item: int) -> bytes:
-        kind = b"window %d" % attempt
-        return keyed(keys[at], kind, layout.digests[item])
-
-    return packing.pair(orders, count, draw)
+    return Packing(
+        [size + _ENTRY_BYTES for size in layout.sizes],
+        limit,
+        ask.group_size,
+        order=partial(layout.order, ask.seed),
+        draw=draw,
+    )
 
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
@@ -770,7 +708,9 @@ def write_prompt(
 
 
 def common_blocks(
-    layout: PromptLayout, *, reference_first: bool = False
+    layout: PromptLayout,
+    *,
+    reference_first: bool = False,
 ) -> list[str]:
     """The blocks of all that the rollouts share."""
     blocks = []
@@ -787,7 +727,8 @@ def common_blocks(
 
 
 def rollout_blocks(
-    layout: PromptLayout, labels: Mapping[str, int]
+    layout: PromptLayout,
+    labels: Mapping[str, int],
 ) -> list[str]:
     """The blocks of rollouts by their labels, in this order, after those of the messages that several share."""
     branches = layout.branches(list(labels.values()))
@@ -798,12 +739,14 @@ def rollout_blocks(
 
 
 def labels_of(
-    layout: PromptLayout, key: bytes, order: Sequence[int]
+    layout: PromptLayout,
+    key: bytes,
+    order: Sequence[int],
 ) -> dict[str, int]:
     """An id for each rollout that no text of the request holds."""
-    rollouts = [(layout.digests[at], at) for at in order]
-    text = _text_shown(layout, order)
-    return _labelled(rollouts, key, b"label", text)
+    digests = [layout.digests[at] for at in order]
+    labels = _labels(digests, key, b"label", _texts_shown(layout, order))
+    return dict(zip(labels, order, strict=True))
 
 
 def _criteria_labels(
@@ -817,36 +760,34 @@ def _criteria_labels(
     """
     # weights and names are not shown: with others the request is the same
     key = keyed(readable_text(rubric.statements).encode())
-    criteria = [
-        (b"%d" % at, criterion) for at, criterion in enumerate(rubric.criteria)
-    ]
-    text = _text_shown(layout, shown.values())
-    return _labelled(criteria, key, b"criterion", text, shown)
+    numbers = [b"%d" % at for at in range(len(rubric.criteria))]
+    texts = [*_texts_shown(layout, shown.values()), *shown]
+    labels = _labels(numbers, key, b"criterion", texts)
+    return dict(zip(labels, rubric.criteria, strict=True))
 
 
-def _text_shown(layout: PromptLayout, rollouts: Iterable[int]) -> str:
+def _texts_shown(layout: PromptLayout, rollouts: Iterable[int]) -> list[str]:
     """All texts of a request about these rollouts."""
     rubric = layout.rubric
     if isinstance(rubric, Rubric):
         rubric = readable_text(rubric.statements)
     texts = [rubric, layout.context, layout.tools, layout.reference]
-    texts += [layout.distinct[at] for at in rollouts]
-    return "\n".join(texts)
+    return texts + [layout.distinct[at] for at in rollouts]
 
 
-def _labelled(
-    items: Iterable[tuple[bytes, T]],
+def _labels(
+    items: Iterable[bytes],
     key: bytes,
     kind: bytes,
-    text: str,
-    taken: Container[str] = (),
-) -> dict[str, T]:
-    """Four consonants or more for each item, by its own bytes, that are not in the text and not taken."""
-    labels: dict[str, T] = {}
-    for item, value in items:
+    texts: Iterable[str],
+) -> list[str]:
+    """Four consonants or more for each item, by its own bytes, that are not in the texts."""
+    whole = "\n".join(texts)
+    labels: list[str] = []
+    for item in items:
         label = ""
         draw = 0
-        while not label or label in text or label in labels or label in taken:
+        while not label or label in whole or label in labels:
             drawn = keyed(key, b"%b %d" % (kind, draw), item)
             number = int.from_bytes(drawn)
             # a text that holds every short label is answered with longer ones
@@ -856,5 +797,5 @@ def _labelled(
             while len(label) < size:
                 number, letter = divmod(number, len(LETTERS))
                 label += LETTERS[letter]
-        labels[label] = value
+        labels.append(label)
     return labels

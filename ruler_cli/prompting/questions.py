@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.marks import placed, tokens_of_pictures
+from ruler_cli.prompting.pictures import placed, tokens_of_pictures
 from ruler_cli.prompting.prompt import (
     LETTERS,
     PromptLayout,
@@ -48,15 +48,17 @@ Asked = tuple[Request, Sequence[Subject]]
 
 
 def requests_about(
-    layout: PromptLayout, ask: AskSettings, part: RequestPart
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
 ) -> Iterator[Request]:
     """Yield the requests about a part of a group: those that no reply has led to."""
-    if ask.by_probability:
-        subjects = subjects_of(layout, part)
-        for request, _ in question_requests(layout, ask, part, subjects):
-            yield request
+    if not ask.by_probability:
+        yield write_prompt(layout, ask, part)
         return
-    yield write_prompt(layout, ask, part)
+    subjects = subjects_of(layout, part)
+    for request, _ in question_requests(layout, ask, part, subjects):
+        yield request
 
 
 def subjects_of(layout: PromptLayout, part: RequestPart) -> list[Subject]:
@@ -82,84 +84,69 @@ def question_requests(
 
     Another `attempt` shows the rollouts by other labels; where there are none, it counts as another pass.
     """
+    alone = ask.ask == "each"
+    pass_index = part.pass_index
     blocks = common_blocks(layout, reference_first=ask.typed)
-    if ask.ask == "each":
+    if alone:
         (at,) = part.distinct
         labels = {"rollout": at}
         blocks.append(f"<trajectory>\n{layout.distinct[at]}\n</trajectory>")
+        pass_index += attempt
     else:
-        key = layout.key(ask.seed, part.pass_index, attempt)
+        key = layout.key(ask.seed, pass_index, attempt)
         labels = labels_of(layout, key, part.distinct)
         blocks += rollout_blocks(layout, labels)
-    names = {rollout: label for label, rollout in labels.items()}
-    request = replace(_request(layout, ask, part, blocks), shown=labels)
-    if ask.ask == "each":
-        request = replace(request, pass_index=part.pass_index + attempt)
-    most = ask.most_questions or MOST_QUESTIONS
-    for start in range(0, len(subjects), most if ask.typed else 1):
-        if ask.typed:
-            batch = subjects[start : start + most]
-            typed = [
-                _typed(names[subject.rollout], subject, ask)
-                for subject in batch
-            ]
-            yield replace(request, questions=tuple(typed)), batch
-            continue
-        subject = subjects[start]
-        worded = _worded(names[subject.rollout], subject, ask)
-        asked = templates.in_a_word(worded, subject.levels)
-        yield (
-            replace(
-                request,
-                words=tuple(templates.words_of(subject.levels)),
-                user=f"{request.user}\n{asked}",
-                shared=len(request.user) if len(subjects) > 1 else 0,
-            ),
-            [subject],
-        )
-
-
-def _worded(label: str, subject: Subject, ask: AskSettings) -> str:
-    among = "" if ask.ask == "each" else label
-    return templates.question(ask.question, among, subject.criterion)
-
-
-def _typed(label: str, subject: Subject, ask: AskSettings) -> Question:
-    """A typed question; its name has letters alone, since some gateways sort or refuse other names."""
-    name = label
-    if subject.criterion:
-        size = len(LETTERS)
-        digits = [subject.number // size**power % size for power in (2, 1, 0)]
-        name += "".join(map(LETTERS.__getitem__, digits))
-    return Question(name, _worded(label, subject, ask), subject.levels)
-
-
-def _request(
-    layout: PromptLayout,
-    ask: AskSettings,
-    part: RequestPart,
-    blocks: Sequence[str],
-) -> Request:
-    """The request without its questions."""
-    standards = ""
-    if (
-        isinstance(layout.rubric, str)
-        and layout.rubric != templates.DEFAULT_RUBRIC
-    ):
-        standards = layout.rubric
+    standards = layout.rubric
+    if standards == templates.DEFAULT_RUBRIC or isinstance(standards, Rubric):
+        standards = ""
     user, pictures = placed("\n".join(blocks), layout.pictures)
-    return Request(
+    request = Request(
         templates.question_system(
             standards,
-            alone=ask.ask == "each",
+            alone=alone,
             ended=layout.ended(part.distinct),
             pictures=bool(layout.pictures),
         ),
         user,
         (),
         max_output_tokens=1,
-        pass_index=part.pass_index,
+        pass_index=pass_index,
         fitted=True,
+        shown=labels,
         pictures=pictures,
         picture_tokens=tokens_of_pictures(pictures, ask),
     )
+
+    names = {rollout: label for label, rollout in labels.items()}
+    questions = []
+    for subject in subjects:
+        name = names[subject.rollout]
+        label = "" if alone else name
+        text = templates.question(ask.question, label, subject.criterion)
+        name += _letters(subject)
+        questions.append(Question(name, text, subject.levels))
+    if ask.typed:
+        most = ask.most_questions or MOST_QUESTIONS
+        for start in range(0, len(subjects), most):
+            end = start + most
+            typed = tuple(questions[start:end])
+            yield replace(request, questions=typed), subjects[start:end]
+        return
+    for subject, question in zip(subjects, questions, strict=True):
+        asked = templates.in_a_word(question.text, question.levels)
+        worded = replace(
+            request,
+            words=tuple(templates.words_of(question.levels)),
+            user=f"{user}\n{asked}",
+            shared=len(user) if len(subjects) > 1 else 0,
+        )
+        yield worded, [subject]
+
+
+def _letters(subject: Subject) -> str:
+    """Return the number of a criterion in letters, since some gateways sort or refuse names with others."""
+    if not subject.criterion:
+        return ""
+    size = len(LETTERS)
+    places = [subject.number // size**power % size for power in (2, 1, 0)]
+    return "".join([LETTERS[place] for place in places])

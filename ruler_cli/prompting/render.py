@@ -78,18 +78,18 @@ def render(
     for message in messages:
         for side_field in message.hidden:
             seen.hidden.append(f"{side_field.name} {[*side_field.says]}")
-    order: Sequence[int] = range(len(messages))
     renderer = _Renderer(shortening, seen.pictures)
-    lines = renderer.lines(messages, order)
+    lines = [renderer.message(*numbered) for numbered in enumerate(messages)]
     pairing = pair_results(renderer.events, messages, lines)
     if pairing:
         # once more, with the numbers of calls that were made at once
         order, calls, results = pairing
         seen.numbered |= any(number for number, _ in calls)
         renderer = _Renderer(shortening, seen.pictures, iter(calls), results)
-        lines = renderer.lines(messages, order)
-    is_binary = has_binary("\n".join(lines))
-    return [*map(without_binary, lines)] if is_binary else lines
+        lines = [renderer.message(at, messages[at]) for at in order]
+    if has_binary("\n".join(lines)):
+        return [*map(without_binary, lines)]
+    return lines
 
 
 def render_tools(tools: Any) -> str:
@@ -120,24 +120,18 @@ class _Renderer:
     at: int = 0
     events: list[Event] = field(default_factory=list)
 
-    def lines(
-        self, messages: Sequence[Message], order: Iterable[int]
-    ) -> list[str]:
-        """Render messages in an order, each with the marks of its pictures behind it."""
-        rendered = []
-        marks = self.marks
-        for at in order:
-            self.at = at
-            text = self._message(messages[at])
-            if any(map(text.__contains__, REFERENCES)):
-                text = mark_media(text, self._mark)
-            if marks:
-                text = "\n".join((text, *marks))
-                marks.clear()
-            rendered.append(text)
+    def message(self, at: int, message: Message) -> str:
+        """Render the message number `at`, with the marks of its pictures behind it."""
+        self.at = at
+        rendered = self._lines(message)
+        if any(map(rendered.__contains__, REFERENCES)):
+            rendered = mark_media(rendered, self._mark)
+        if self.marks:
+            rendered = "\n".join((rendered, *self.marks))
+            self.marks.clear()
         return rendered
 
-    def _message(self, message: Message) -> str:
+    def _lines(self, message: Message) -> str:
         text = message.text
         calls = message.calls
         rare = message.thought or message.results or message.fields
@@ -162,23 +156,23 @@ class _Renderer:
         if thought:
             shown = _without_middle(thought, self.shortening.reasoning)
             lines.append(f"{_name(message.role)} thinking: {quoted(shown)}")
-        call_ids = [result.id for result in results]
-        apart = not message.call_id and any(map(self._number_of, call_ids))
+        ids = [result.id for result in results]
+        apart = not message.call_id and any(map(self._number_of, ids))
         if message.is_result and not apart:
-            alone = not calls
             if not text:
                 texts = [self._shown(result.text) for result in results]
                 text = "\n".join(texts)
+            is_silent = not calls
         else:
-            alone = not (calls or results or thought)
+            is_silent = not (calls or results or thought)
             made = {call.id for call in calls if call.id}
-            if not made.isdisjoint(call_ids):  # a result is in the same message
+            if not made.isdisjoint(ids):  # a result is in the same message
                 lines += self._call_lines(calls)
                 calls = ()
             lines += self._result_lines(results)
-        if text or (alone and not message.fields):
+        if text or (is_silent and not message.fields):
             if message.is_result:
-                number, called = self._result(message.call_id, *call_ids)
+                number, called = self._result(message.call_id, *ids)
                 name = message.name or called
                 lines.append(self._result_line(number, name, text))
             else:
@@ -209,10 +203,9 @@ class _Renderer:
 
     def _result_lines(self, results: Sequence[ToolResult]) -> Iterator[str]:
         """Yield the lines of results among the parts of a message, in the order of their calls."""
-        if all(self._number_of(result.id) for result in results):
-            results = sorted(
-                results, key=lambda result: self._number_of(result.id)
-            )
+        numbers = {result.id: self._number_of(result.id) for result in results}
+        if all(numbers.values()):
+            results = sorted(results, key=lambda result: numbers[result.id])
         for result in results:
             number, called = self._result(result.id)
             text = self._shown(result.text)
@@ -245,9 +238,9 @@ class _Renderer:
 
     def _field(self, side_field: SideField) -> str:
         text = side_field.text
-        cut = _without_middle(text, self.shortening.tool)
-        if cut != text:
-            text = quoted(cut)
+        most = self.shortening.tool
+        if most is not None and len(text) > most:
+            text = quoted(_without_middle(text, most))
         return f"{_name(side_field.name)}: {text}"
 
     def _shown(self, text: Text) -> str:
@@ -279,20 +272,13 @@ class _Renderer:
         self.events.append((self.at, call.id, call.name))
         return next(self.calls)
 
-    def _result(
-        self,
-        call_id: str,
-        *of_parts: str,
-    ) -> tuple[str, str | None]:
+    def _result(self, call_id: str, *of_parts: str) -> tuple[str, str | None]:
         """Note a result, and return the number of its call, behind a space, and the name of its tool.
 
         If its message names no call, its parts may.
         """
-        call_ids = of_parts
-        if call_id or not of_parts:
-            call_ids = (call_id,)
-        for noted in call_ids:
-            self.events.append((self.at, noted, None))
+        ids = of_parts if of_parts and not call_id else (call_id,)
+        self.events += [(self.at, noted, None) for noted in ids]
         called = "", self.names.get(call_id)
         return self.results.get((self.at, call_id)) or called
 

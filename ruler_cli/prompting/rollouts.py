@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ruler_cli.messages.form import Conversation
@@ -101,27 +101,22 @@ def shared_tools(group: Group, rollouts: Sequence[Rollout]) -> tuple[str, bool]:
     return common, bool(shown - {common})
 
 
-def joined(rollouts: Sequence[Rollout]) -> tuple[list[Rollout], list[int]]:
-    """Join the parts of one rollout; return the rollouts, and the one that each input rollout became.
+def joined(rollouts: Sequence[Rollout]) -> Iterable[tuple[Rollout, list[int]]]:
+    """Join the parts of one rollout; return each rollout with the numbers of its parts.
 
     Frameworks write one rollout over several records, e.g. each time its context was compacted. A part that
     another part begins with is an earlier snapshot of it, and is not shown again.
     """
-    results: list[Rollout] = []
-    numbers: dict[str, int] = {}
-    places = []
-    for rollout in rollouts:
-        at = len(results)
-        if rollout.member is not None:
-            at = numbers.setdefault(rollout.member, at)
-        places.append(at)
-        if at == len(results):
-            results.append(rollout)
-        elif results[at].error is not None:
-            results[at] = rollout
-        elif rollout.error is None:
-            results[at] = _continued(results[at], rollout)
-    return results, places
+    results: dict[int | str, tuple[Rollout, list[int]]] = {}
+    for at, rollout in enumerate(rollouts):
+        name = at if rollout.member is None else rollout.member
+        whole, records = results.get(name, (rollout, []))
+        if whole.error is not None:
+            whole = rollout
+        elif records and rollout.error is None:
+            whole = _continued(whole, rollout)
+        results[name] = whole, [*records, at]
+    return results.values()
 
 
 def _continued(rollout: Rollout, later: Rollout) -> Rollout:

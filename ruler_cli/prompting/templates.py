@@ -145,24 +145,19 @@ def reference_block(answer: str) -> str:
 
 def stated(criterion: Criterion) -> str:
     """Return the statement of a criterion as a JSON string, with its levels if it has any."""
-    levels = [
-        f"{value:g} = {quoted(level)}"
-        for value, level in zip(criterion.values, criterion.levels, strict=True)
-    ]
-    scale = (
-        f" (its value is that of a level: {', '.join(levels)})"
-        if levels
-        else ""
+    levels = zip(criterion.values, criterion.levels, strict=True)
+    scale = ", ".join(
+        [f"{value:g} = {quoted(level)}" for value, level in levels]
     )
+    if scale:
+        scale = f" (its value is that of a level: {scale})"
     return f"{quoted(criterion.text)}{scale}"
 
 
 def criteria_block(criteria: Mapping[str, Criterion]) -> str:
     """Return the block of criteria: label → statement."""
-    lines = (
-        f"{label}: {stated(criterion)}" for label, criterion in criteria.items()
-    )
-    return "\n".join(("<criteria>", *lines, "</criteria>"))
+    lines = [f"{label}: {stated(criteria[label])}" for label in criteria]
+    return "\n".join(["<criteria>", *lines, "</criteria>"])
 
 
 @lru_cache(4)
@@ -170,16 +165,17 @@ def question_system(
     rubric: str, *, alone: bool, ended: bool = False, pictures: bool = False
 ) -> str:
     """Return the system message of questions about one rollout, or several; `rubric` is the user's own, or empty."""
-    standards = f"Grading standards:\n{rubric}" if rubric else ""
-    task, rules = (
-        (_TASK_EACH, _RULES) if alone else (_TASK_EACH_OF, _RULES + _ORDER)
-    )
-    lines = _LINES + _ENDED * ended + _PICTURES * pictures
-    return "\n\n".join(filter(None, (task, standards, rules, lines)))
+    blocks = [_TASK_EACH, _RULES] if alone else [_TASK_EACH_OF, _RULES + _ORDER]
+    if rubric:
+        blocks.insert(1, f"Grading standards:\n{rubric}")
+    blocks.append(_LINES + _ENDED * ended + _PICTURES * pictures)
+    return "\n\n".join(blocks)
 
 
 def question(
-    text: str | None, label: str, criterion: Criterion | None = None
+    text: str | None,
+    label: str,
+    criterion: Criterion | None = None,
 ) -> str:
     """Return the question about a rollout, by its label among others, or alone (""); and about one criterion.
 

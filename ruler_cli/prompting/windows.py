@@ -9,14 +9,10 @@ reversed order mirrors it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from typing import Any
 
-Draw = Callable[[int, int, int], Any]
-"""Pass of a pair, attempt and item → sort key: random, and different for any two items."""
 Windows = list[list[int]]
 
 WIDE = 4
@@ -30,46 +26,70 @@ _STEP = 1.05
 
 def fewest(number: int, most: int) -> int:
     """Return the fewest windows of at most `most` items, or one item more if one would stand alone."""
-    return max(1, min(-(-number // max(most, 1)), number // LEAST))
+    return max(1, min(-(-number // most), number // LEAST))
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Items by their sizes in bytes, and what a window holds: `limit` bytes (above 0), `least` to `most` items."""
+    """Items by their sizes in bytes; a window holds `limit` bytes (above 0) and `most` items.
+
+    `order` is that of a pass. `draw` maps a pass, an attempt and an item to a sort key, random and different for any
+    two items.
+    """
 
     sizes: Sequence[int]
     limit: float
-    least: int
     most: int
+    order: Callable[[int], Sequence[int]]
+    draw: Callable[[int, int, int], Any]
 
-    def counts(self) -> Iterator[int]:
+    def windows(self, pass_index: int, least: int) -> Windows:
+        """Return the windows of a pass, as few as hold `least` items and are connected; none if nothing fits."""
+        even = pass_index - pass_index % 2
+        for count in self._counts(least):
+            pair = self.pair(0, count, least)
+            if pair and even:
+                pair = self.pair(even, count, least) or pair
+            if pair:
+                return pair[pass_index - even]
+        return []
+
+    def _counts(self, least: int) -> Iterator[int]:
         """Yield the numbers of windows to try, the fewest first."""
         number = len(self.sizes)
         count = fewest(number, self.most)
-        last = max(count, number // self.least)
+        last = max(count, number // least)
         count = max(count, math.ceil(sum(self.sizes) / self.limit))
         while count <= last:
             yield count
             count = max(count + 1, min(last, int(count * _STEP)))
 
-    def pair(
-        self,
-        orders: Sequence[Sequence[int]],
-        count: int,
-        draw: Draw,
-    ) -> tuple[Windows, Windows] | None:
-        """Partition the orders of two passes into `count` windows each; None if they do not fit.
+    def pair(self, even: int, count: int, least: int) -> list[Windows]:
+        """Partition a pass and the next into `count` windows each; none if they do not fit.
 
         The windows are connected, but for rare ones of two items.
         """
-        pair = None
+        pair: list[Windows] = []
         for attempt in range(_ATTEMPTS):
-            first = self._dealt(orders[0], count, partial(draw, 0, attempt))
-            second = self._dealt(orders[1], count, partial(draw, 1, attempt))
-            if not first or not second:
-                break
-            pair = (first, second)
-            if is_connected(first, second):
+            dealt = []
+            for pass_index in (even, even + 1):
+                order = self.order(pass_index)
+                ranks = {}
+                for item in order:
+                    ranks[item] = self.draw(pass_index, attempt, item)
+                # the largest first, if they do not fit in order
+                windows = self._dealt(order, count, least, ranks)
+                if not windows:
+                    by_size = sorted(order, key=lambda item: -self.sizes[item])
+                    windows = self._dealt(by_size, count, least, ranks)
+                if not windows:
+                    return pair
+                place = {item: at for at, item in enumerate(order)}
+                for window in windows:
+                    window.sort(key=place.__getitem__)
+                dealt.append(windows)
+            pair = dealt
+            if is_connected(*pair):
                 break
         return pair
 
@@ -77,42 +97,28 @@ class Packing:
         self,
         order: Sequence[int],
         count: int,
-        draw: Callable[[int], Any],
-    ) -> Windows | None:
-        """Deal the items in their order; if that does not fit, the largest first."""
-        windows = self._rows_dealt(order, count, draw)
-        if windows is None:
-            by_size = sorted(order, key=lambda item: -self.sizes[item])
-            windows = self._rows_dealt(by_size, count, draw)
-        rank = {item: at for at, item in enumerate(order)}
-        for window in windows or ():
-            window.sort(key=rank.__getitem__)
-        return windows
-
-    def _rows_dealt(
-        self,
-        order: Sequence[int],
-        count: int,
-        draw: Callable[[int], Any],
-    ) -> Windows | None:
+        least: int,
+        ranks: Mapping[int, Any],
+    ) -> Windows:
         """Deal rows of `count` items, each in a random order, to the windows with the fewest items."""
         most = max(self.most, -(-len(order) // count))
         windows: Windows = [[] for _ in range(count)]
         loads = [0] * count
-        rows = [order[at : at + count] for at in range(0, len(order), count)]
-        for item in chain.from_iterable(sorted(row, key=draw) for row in rows):
-            size = self.sizes[item]
-            takers = []
-            for at, window in enumerate(windows):
-                if len(window) < most and loads[at] + size <= self.limit:
-                    takers.append((len(window), at))
-            if not takers:
-                return None
-            _, emptiest = min(takers)
-            windows[emptiest].append(item)
-            loads[emptiest] += size
-        if min(map(len, windows)) < min(self.least, len(order) // count):
-            return None
+        for start in range(0, len(order), count):
+            row = order[start : start + count]
+            for item in sorted(row, key=ranks.__getitem__):
+                size = self.sizes[item]
+                takers = []
+                for at, window in enumerate(windows):
+                    if len(window) < most and loads[at] + size <= self.limit:
+                        takers.append((len(window), at))
+                if not takers:
+                    return []
+                _, emptiest = min(takers)
+                windows[emptiest].append(item)
+                loads[emptiest] += size
+        if min(map(len, windows)) < min(least, len(order) // count):
+            return []
         return windows
 
 

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.scoring.bootstrap import Bootstrap, measured
+from ruler_cli.results.record import (
+    GroupRecord,
+    Json,
+    RolloutRecord,
+)
+from ruler_cli.scoring.bootstrap import (
+    Bootstrap,
+    Measured,
+    measured,
+)
 from ruler_cli.scoring.statistics import Concordance, won
 
 _GAPS = {
@@ -24,7 +38,7 @@ _GAPS = {
     9e99: "above 0.4",
 }
 _BINS = {
-    "gap": _GAPS.values(),
+    "gap": (*_GAPS.values(),),
     "slot": ("earlier", "later", "alike"),
     "length": ("shorter", "longer", "alike"),
 }
@@ -79,21 +93,15 @@ class Vote(NamedTuple):
     agreed: float | None = None
 
 
-def votes_of(labels: Mapping[int, tuple[float, float]]) -> Iterator[Vote]:
-    """Yield a vote for each two rollouts with different labels, each of which stands here with its weight."""
+def votes_of(labels: Mapping[int, float]) -> Iterator[Vote]:
+    """Yield a vote for each two rollouts with different labels."""
     labelled = [*labels]
     if len(labelled) > _AT_ONCE:
         labelled = random.Random(0).sample(labelled, _AT_ONCE)
     for pair in combinations(labelled, 2):
         worse, better = sorted(pair, key=labels.__getitem__)
-        low, weight = labels[worse]
-        high, more = labels[better]
-        if high > low:
-            yield Vote(
-                better,
-                worse,
-                weight=weight * more,
-            )
+        if labels[better] > labels[worse]:
+            yield Vote(better, worse)
 
 
 class AgreementBuilder:
@@ -112,7 +120,7 @@ class AgreementBuilder:
     def add(
         self,
         *groups: GroupRecord,
-        votes: Sequence[Vote] | None = None,
+        votes: Iterable[Vote] | None = None,
         labelled: Collection[int] = (),
     ) -> None:
         """Add one group as each file has it; only rollouts that all files score count.
@@ -124,8 +132,8 @@ class AgreementBuilder:
             labels = {}
             for i, rollout in enumerate(rollouts):
                 if rollout.label is not None:
-                    labels[i] = (rollout.label, 1.0)
-            votes = [*votes_of(labels)]
+                    labels[i] = rollout.label
+            votes = votes_of(labels)
             labelled = labels
         values = [*map(self._values, *[group.rollouts for group in groups])]
         self._counts["groups"] += 1
@@ -134,7 +142,7 @@ class AgreementBuilder:
         asked = was_asked(groups[0])
         shares = defaultdict[Any, list[float]](lambda: [0.0, 0.0])
         for vote in votes:
-            results = _results(
+            results = self._results(
                 vote,
                 values,
                 rollouts,
@@ -159,7 +167,11 @@ class AgreementBuilder:
         """Return the values of a rollout as each file has it; none if some file has no score."""
         rollout = sides[0]
         values: dict[_Judge, float] = {}
-        for judge, side in zip(self._main, sides, strict=True):
+        for judge, side in zip(
+            self._main,
+            sides,
+            strict=True,
+        ):
             if side.judge_score is None:
                 return {}
             values[judge] = side.judge_score
@@ -167,7 +179,10 @@ class AgreementBuilder:
         values["baselines", "shorter"] = -rollout.size
         if len(sides) > 1:
             return values
-        more = {"panel": rollout.panel, "criteria": rollout.criterion_values}
+        more = {
+            "panel": rollout.panel,
+            "criteria": rollout.criterion_values,
+        }
         for kind, numbers in more.items():
             for name, number in numbers.items():
                 judge = (kind, name)
@@ -175,6 +190,45 @@ class AgreementBuilder:
                     self._judges[judge] = None
                     values[judge] = number
         return values
+
+    def _results(
+        self,
+        vote: Vote,
+        values: Sequence[_Values],
+        rollouts: Sequence[RolloutRecord],
+    ) -> dict[Any, float]:
+        """Return the result of a vote for each judge that has values for both, as a tie one half.
+
+        That of the file's own judge stands there again under the bins of the pair.
+        """
+        high = values[vote.better]
+        low = values[vote.worse]
+        results: dict[Any, float] = {}
+        for judge in high.keys() & low.keys():
+            results[judge] = won(high[judge], low[judge])
+        judge = self._main[0]
+        if judge not in results:
+            return results
+        better = rollouts[vote.better]
+        worse = rollouts[vote.worse]
+        longer = (better.size - worse.size) / max(
+            better.size,
+            worse.size,
+            1,
+        )
+        if abs(longer) <= _ALIKE:
+            longer = 0.0
+        bins = {"length": _bin("length", longer)}
+        at = better.mean_position
+        other_at = worse.mean_position
+        if at is not None and other_at is not None:
+            bins["slot"] = _bin("slot", round(at - other_at, 9))
+        gap = round(abs(high[judge] - low[judge]), 9)
+        if gap:
+            bins["gap"] = _GAPS[next(end for end in _GAPS if gap <= end)]
+        for bin_ in bins.items():
+            results[bin_] = results[judge]
+        return results
 
     def agreement(self) -> Agreement:
         """Measure all groups so far."""
@@ -185,42 +239,47 @@ class AgreementBuilder:
         ends[_DIFFERENCE] = (-apart, apart)
         rows = [*self._shares.rows(ends)]
         groups = self._shares.groups
+
+        def measure(key: Any) -> Measured:
+            return measured(
+                key,
+                rows,
+                groups[key],
+            )
+
+        def figures(key: Any, **named: str) -> Json:
+            """Return how many pairs there are, how many against the labels and tied, and the accuracy."""
+            pairs = self._pairs[key]
+            return {
+                **named,
+                "pairs": round(pairs.pairs),
+                "against": round(pairs.lost),
+                "tied": round(pairs.tied),
+                _ACCURACY: measure(key),
+            }
+
         listed = defaultdict[str, list[Json]](list)
         for kind, name in self._judges:
-            figures = self._figures((kind, name), rows)
-            listed[kind].append({"name": name, **figures})
-        for judge, scorer in zip(self._main, listed["scorers"], strict=True):
-            if len(self._main) == 1:
-                scorer[GATED] = measured(
-                    GATED,
-                    rows,
-                    groups[GATED],
-                )
+            listed[kind].append(figures((kind, name), name=name))
+        difference = None
+        if len(self._main) > 1:
+            difference = measure(_DIFFERENCE)
+            low = difference["low"]
+            sure = low is not None and not low <= 0 <= difference["high"]
+            difference["told_apart"] = sure
+        else:
+            scorer = listed["scorers"][0]
+            scorer[GATED] = measure(GATED)
             for kind, bins in _BINS.items():
-                scorer[f"by_{kind}"] = []
-                for bin_ in bins:
-                    figures = self._figures((judge, kind, bin_), rows)
-                    if figures["pairs"]:
-                        scorer[f"by_{kind}"].append({"bin": bin_, **figures})
+                rows_of_bins = [
+                    figures((kind, bin_), bin=bin_) for bin_ in bins
+                ]
+                scorer[f"by_{kind}"] = [
+                    row for row in rows_of_bins if row["pairs"]
+                ]
         # a single judge is no panel
         if len(listed["panel"]) > 1:
             listed["scorers"] += listed["panel"]
-        difference = people = None
-        if len(self._main) > 1:
-            difference = measured(
-                _DIFFERENCE,
-                rows,
-                groups[_DIFFERENCE],
-            )
-            sure = difference["low"] is not None
-            sure = sure and not difference["low"] <= 0 <= difference["high"]
-            difference["told_apart"] = sure
-        if groups[_PEOPLE]:
-            people = measured(
-                _PEOPLE,
-                rows,
-                groups[_PEOPLE],
-            )
         return {
             "groups": self._counts["groups"],
             "mixed_groups": groups[self._main[0]],
@@ -230,69 +289,13 @@ class AgreementBuilder:
             "baselines": listed["baselines"],
             "criteria": listed["criteria"],
             "difference": difference,
-            "people": people,
-        }
-
-    def _figures(
-        self,
-        key: Any,
-        rows: Sequence[Mapping[Any, float]],
-    ) -> Json:
-        """Return how many pairs there are, how many against the labels and tied, and the accuracy."""
-        pairs = self._pairs[key]
-        return {
-            "pairs": round(pairs.pairs),
-            "against": round(pairs.lost),
-            "tied": round(pairs.tied),
-            _ACCURACY: measured(
-                key,
-                rows,
-                self._shares.groups[key],
-            ),
+            "people": measure(_PEOPLE) if groups[_PEOPLE] else None,
         }
 
 
-def _results(
-    vote: Vote,
-    values: Sequence[_Values],
-    rollouts: Sequence[RolloutRecord],
-) -> dict[Any, float]:
-    """Return the result of a vote for each judge that has values for both, as a tie one half.
-
-    Those of the files' own judges stand there again under the bins of the pair.
-    """
-    high = values[vote.better]
-    low = values[vote.worse]
-    bins = _bins(rollouts[vote.better], rollouts[vote.worse])
-    results: dict[Any, float] = {}
-    for judge in high.keys() & low.keys():
-        result = won(high[judge], low[judge])
-        results[judge] = result
-        if judge[0] != "scorers":
-            continue
-        for kind, bin_ in bins.items():
-            results[judge, kind, bin_] = result
-        gap = round(abs(high[judge] - low[judge]), 9)
-        if gap:
-            end = next(end for end in _GAPS if gap <= end)
-            results[judge, "gap", _GAPS[end]] = result
-    return results
-
-
-def _bins(
-    better: RolloutRecord,
-    worse: RolloutRecord,
-) -> dict[str, str]:
-    """Return the bin of a pair by length, and by position if it is known."""
-    longer = max(better.size, worse.size)
-    length = "longer" if better.size == longer else "shorter"
-    if abs(better.size - worse.size) <= _ALIKE * longer:
-        length = "alike"
-    bins = {"length": length}
-    at = better.mean_position
-    other_at = worse.mean_position
-    if at is not None and other_at is not None:
-        later = round(at - other_at, 9)
-        slot = "later" if later > 0 else "earlier"
-        bins["slot"] = slot if later else "alike"
-    return bins
+def _bin(kind: str, difference: float) -> str:
+    """Return the bin of a pair by what the better rollout has more of than the worse one."""
+    less, more, alike = _BINS[kind]
+    if not difference:
+        return alike
+    return more if difference > 0 else less

@@ -8,8 +8,6 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.files.values import is_list, lookup
-from ruler_cli.formats.paths import LISTS
 from ruler_cli.formats.reader import Reader
 from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.results.record import (
@@ -22,7 +20,11 @@ from ruler_cli.results.record import (
     text_in,
 )
 from ruler_cli.scoring.rewards import number, passed
-from ruler_cli.types import Group, Record, Rollout
+from ruler_cli.types import (
+    Group,
+    Record,
+    Rollout,
+)
 
 _NOTHING: Json = {}
 _Part = tuple[int, Rollout, Json]
@@ -70,7 +72,11 @@ class AnnotationReader:
         indices = count()
         for record in group.records:
             value = self.value(record)
-            for rollout, index in zip(record.rollouts, indices, strict=False):
+            for rollout, index in zip(
+                record.rollouts,
+                indices,
+                strict=False,
+            ):
                 values = self.reader.values(value, rollout)
                 annotation = self.reader.previous_annotation(values) or _NOTHING
                 name = index if rollout.member is None else rollout.member
@@ -86,35 +92,6 @@ class AnnotationReader:
             judge,
             rollouts,
         )
-
-    def values_at(
-        self,
-        group: Group,
-        path: str,
-    ) -> list[Any]:
-        """Return the value at a path of each part of a rollout; None if it is absent.
-
-        UsageError for a record with values of which it is not clear to which rollouts they belong.
-        """
-        form = self.reader.format
-        values = []
-        for record in group.records:
-            whole = self.value(record)
-            shared = form.listed and not LISTS.search(path)
-            value = lookup(whole, path) if shared else None
-            if is_list(value):
-                # else it is of all rollouts
-                several = record.parts > 1
-                shared = not several and len(value) != len(record.rollouts)
-            for part in record.rollouts:
-                if shared:
-                    values.append(value)
-                    continue
-                try:
-                    values.append(self.reader.values(whole, part).at(path))
-                except UnreadableError as error:
-                    raise UsageError(f"{record.line.where} {error}") from None
-        return values
 
     def _rollout(self, parts: list[_Part]) -> RolloutRecord:
         """Read a rollout; the annotation of its first part counts, and the end of the last one."""

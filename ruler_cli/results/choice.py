@@ -1,11 +1,10 @@
-"""Conditions and a rule → the rollouts of each group that are taken."""
+"""Scored groups → the groups and rollouts to take, by their figures and scores."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from statistics import fmean
 from typing import Literal
 
@@ -15,17 +14,16 @@ from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, printable
+from ruler_cli.types import Group
 
 By = Literal["variance", "score"]
-_NOISE = 1e-12
-"""Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 _NEEDS = {
     "reliability": "score with --passes 2 or more",
     "disagreement": "it needs two scored rollouts with different labels: name labels with --labels PATH",
 }
 """Ways out if no group has a figure."""
-_PLACE = "name a path below a rollout or its record"
+_NOISE = 1e-12
+"""Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +61,12 @@ class Selector:
 
     `counts` are those of all `groups` and `rollouts`, of those `kept groups` and `kept rollouts`, and of
     `unreadable` lines. `unscored` groups fulfil every condition on groups but are left out, since none of their
-    rollouts has a score. `annotation`, `score`, and the names of figures count groups that have it.
+    rollouts has a score. `all`, `unmarked`, `score`, and the names of figures count groups.
     """
 
     def __init__(self, choice: Choice) -> None:
         self.counts = Counter[str]()
         self._choice = choice
-        self._found = set[str]()
-        """Paths of conditions at which there was a value."""
         self._takes_rollouts = bool(choice.keep)
         for condition in choice.conditions:
             self._takes_rollouts |= condition.about_rollouts
@@ -81,26 +77,25 @@ class Selector:
         source: InputSettings,
     ) -> None:
         """Take the reader of INPUT."""
+        at_path = source.outcome is not None
         self.annotations = AnnotationReader(
-            reader, at_path=source.outcome is not None, sized=False
+            reader, at_path=at_path, sized=False
         )
 
     def select(self, group: Group) -> Selected | None:
         """Return what is taken of a group; None: it is left out."""
         scored = self.annotations.group(group)
         self._count(scored)
-        counts = self.counts
         keep = self._choice.keep
         conditions = self._choice.conditions
-        rollouts = self._with_fields(group, scored.rollouts)
         if not all(condition.holds(scored) for condition in conditions):
             return None
         taken = []
-        for rollout in rollouts:
+        for rollout in scored.rollouts:
             if all(c.holds_for_rollout(rollout) for c in conditions):
                 taken.append(rollout)
         if keep or any(condition.name == "score" for condition in conditions):
-            counts["unscored"] += not scored.scores
+            self.counts["unscored"] += not scored.scores
             taken = [rollout for rollout in taken if rollout.score is not None]
         if keep:
             choose = widest if keep.by == "variance" else highest
@@ -108,8 +103,8 @@ class Selector:
             taken = [taken[i] for i in choose(scores, keep.most)]
         if not taken and self._takes_rollouts:
             return None
-        counts["kept groups"] += 1
-        counts["kept rollouts"] += len(taken)
+        self.counts["kept groups"] += 1
+        self.counts["kept rollouts"] += len(taken)
         return Selected(
             group,
             scored,
@@ -120,65 +115,34 @@ class Selector:
         self.counts.update(
             groups=1,
             rollouts=len(scored.rollouts),
-            annotation=scored.status != "unmarked",
+            unmarked=scored.status == "unmarked",
             score=bool(scored.scores),
         )
         for name, figure_of in FIGURES.items():
             self.counts[name] += figure_of(scored) is not None
-        for condition in self._choice.conditions:
-            if condition.criterion:
-                self.counts[condition.name] += any(
-                    condition.criterion in rollout.criterion_values
-                    for rollout in scored.rollouts
-                )
-
-    def _with_fields(
-        self,
-        group: Group,
-        rollouts: Sequence[RolloutRecord],
-    ) -> Sequence[RolloutRecord]:
-        """Return the rollouts for which all conditions on fields hold."""
-        for condition in self._choice.conditions:
-            if not condition.path:
-                continue
-            values = self.annotations.values_at(group, condition.path)
-            if any(value is not None for value in values):
-                self._found.add(condition.path)
-            rollouts = [
-                rollout
-                for rollout in rollouts
-                if condition.holds_for_value(rollout.last_of(values))
-            ]
-        return rollouts
+        for rollout in scored.rollouts:
+            for name in rollout.criterion_values:
+                self.counts[f"criteria.{name}"] += 1
 
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
         counts = self.counts
         if counts["groups"]:
-            unmarked = counts["groups"] - counts["annotation"]
             refuse_unannotated(
                 name,
                 counts["groups"],
-                unmarked,
+                counts["unmarked"],
             )
         for condition in self._choice.conditions:
             named = condition.name in FIGURES or condition.criterion
             if counts["score"] and named and not counts[condition.name]:
-                problem = f"no group of {name} has one"
                 need = _NEEDS.get(
                     condition.name, "`ruler report` names the criteria"
                 )
                 raise UsageError(
-                    problem, need, place=f"--where {condition.name}"
-                )
-            absent = (
-                condition.path not in self._found and condition.value != "null"
-            )
-            if counts["rollouts"] and condition.path and absent:
-                raise UsageError(
-                    f"no rollout of {name} has a value there",
-                    _PLACE,
-                    place=f"--where {printable(condition.name)}",
+                    f"no group of {name} has one",
+                    need,
+                    place=f"--where {condition.name}",
                 )
 
 
@@ -200,23 +164,23 @@ def widest(
     the lowest and the rest of the highest, so there are only `most` + 1 to compare. Of equal choices the
     one with more high scores wins, of equal scores the first.
     """
-    size = len(scores)
-    if most >= size:
-        return list(range(size))
+    if most >= len(scores):
+        return [*range(len(scores))]
+    lowest = sorted(range(len(scores)), key=scores.__getitem__)
     middle = fmean(scores)
-    deviations = sorted(score - middle for score in scores)
-    sums = [0.0, *accumulate(deviations)]
-    squares = [0.0, *accumulate(x * x for x in deviations)]
-
-    def variance(low: int) -> float:
-        high = size - (most - low)
-        total = sums[low] + sums[-1] - sums[high]
-        square = squares[low] + squares[-1] - squares[high]
-        return square / most - (total / most) ** 2
-
-    variances = [variance(low) for low in range(most + 1)]
-    enough = max(variances) - _NOISE * max(x * x for x in deviations)
-    lows = next(low for low, spread in enumerate(variances) if spread >= enough)
-    by_score = sorted(range(size), key=scores.__getitem__)
+    off = [scores[i] - middle for i in lowest]
+    noise = _NOISE * max([x * x for x in off])
+    total = sum(off[-most:])
+    square = sum([x * x for x in off[-most:]])
+    greatest = square / most - (total / most) ** 2
+    low = 0
+    for i in range(most):
+        # one more of the lowest, in place of one of the highest
+        total += off[i] - off[i - most]
+        square += off[i] ** 2 - off[i - most] ** 2
+        variance = square / most - (total / most) ** 2
+        if variance > greatest + noise:
+            greatest = variance
+            low = i + 1
     # none twice: else there were fewer low ones
-    return sorted([*by_score[:lows], *highest(scores, most - lows)])
+    return sorted([*lowest[:low], *highest(scores, most - low)])

@@ -6,8 +6,17 @@ object, which `ruler compare A B` prints as JSON and the page embeds: docs/outpu
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections import (
+    Counter,
+    defaultdict,
+    deque,
+)
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -32,14 +41,16 @@ from ruler_cli.results.highlights import (
     Rank,
 )
 from ruler_cli.results.identity import digests_of
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.scoring.figures import Figures
+from ruler_cli.results.record import (
+    GroupRecord,
+    Json,
+    RolloutRecord,
+)
 from ruler_cli.scoring.statistics import (
-    Concordance,
+    Moments,
     concordance,
     quantile,
 )
-from ruler_cli.types import GroupScores, RolloutValues
 
 ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
@@ -55,29 +66,6 @@ class DigestedGroup(NamedTuple):
     group: GroupRecord
     digests: Sequence[bytes]
     kept: Any = None
-
-
-class Order(NamedTuple):
-    """Counts of the pairs of rollouts to which at least one judge gives different scores.
-
-    `tied` are those to which the other one gives equal scores, `against` those that both order differently, a tied one
-    as a half.
-    """
-
-    pairs: int
-    against: float
-    tied: int
-
-    @classmethod
-    def of(
-        cls,
-        first: Concordance,
-        second: Concordance,
-    ) -> Order:
-        """Return the order by two judges, from that of the scores of each with those of the other as labels."""
-        tied = round(first.tied + second.tied)
-        pairs = round(first.pairs + second.tied)
-        return cls(pairs, first.lost + tied / 2, tied)
 
 
 @dataclass(frozen=True)
@@ -103,59 +91,48 @@ class ComparedGroup:
         return scores
 
     @cached_property
-    def order(self) -> Order:
-        """The order of its rollouts by both judges."""
-        scores = self.common_scores.values()
-        turned = [(b, a) for a, b in scores]
-        return Order.of(concordance(scores), concordance(turned))
+    def order(self) -> Json:
+        """The counts of its `pairs` of rollouts to which at least one judge gives different scores.
 
-    @cached_property
-    def distances(self) -> dict[int, float]:
-        """The distance between both scores of each rollout that has them, by its index."""
-        return {i: abs(a - b) for i, (a, b) in self.common_scores.items()}
+        `tied` are those to which the other one gives equal scores, `against` those that both order differently, a tied
+        one as a half.
+        """
+        scores = self.common_scores.values()
+        first = concordance(scores)
+        second = concordance([(b, a) for a, b in scores])
+        tied = round(first.tied + second.tied)
+        pairs = round(first.pairs + second.tied)
+        against = first.lost + tied / 2
+        return {"pairs": pairs, "against": against, "tied": tied}
 
     @property
     def distance(self) -> float | None:
-        """The mean distance; None if no rollout has both scores."""
-        return fmean(self.distances.values()) if self.distances else None
+        """The mean distance of both scores; None if no rollout has them."""
+        distances = [abs(a - b) for a, b in self.common_scores.values()]
+        return fmean(distances) if distances else None
 
     @property
     def furthest(self) -> int | None:
         """The index of the rollout whose scores are the furthest apart; None if no rollout has both."""
-        return max(self.distances, key=self.distances.__getitem__, default=None)
-
-    def values(self, side: int) -> GroupScores:
-        """Return the scores of one judge, with those of the other as labels, of the rollouts that have both."""
-        rollouts = []
-        for scores in self.common_scores.values():
-            score = scores[side]
-            label = scores[1 - side]
-            rollouts.append(
-                RolloutValues(
-                    score,
-                    "",
-                    score,
-                    label=label,
-                )
-            )
-        group = (self.first, self.second)[side]
-        return GroupScores(tuple(rollouts), tied=group.is_tied)
+        scores = self.common_scores
+        distances = {i: abs(a - b) for i, (a, b) in scores.items()}
+        return max(distances, key=distances.__getitem__, default=None)
 
     @property
     def rank(self) -> Rank:
         """Order of groups by difference: pairs in another order, then the distance of scores."""
         if self.distance is None:
             return (-1.0,)
-        return (self.order.against, self.distance)
+        return (self.order["against"], self.distance)
 
     @property
     def reasons(self) -> list[str]:
         """The reasons to look at it, as words: the judges order many pairs differently, and the like."""
         first = self.first.scores
         second = self.second.scores
-        against = self.order.against
+        against = self.order["against"]
         reasons = {
-            "order": against > 0 and against >= DISPUTED * self.order.pairs,
+            "order": against > 0 and against >= DISPUTED * self.order["pairs"],
             "distance": (self.distance or 0.0) >= JUDGES_APART,
             "only_a": first and not second,
             "only_b": second and not first,
@@ -167,8 +144,8 @@ class ComparedGroup:
         return {
             "ordinal": self.number,
             "key": self.first.key,
-            "pairs": self.order.pairs,
-            "against": self.order.against,
+            "pairs": self.order["pairs"],
+            "against": self.order["against"],
             "distance": self.distance,
             "a": self.first.as_json(),
             "b": self.second.as_json(),
@@ -176,21 +153,20 @@ class ComparedGroup:
 
 
 class LeftOutGroup(NamedTuple):
-    """A group that is not compared, and why; `side` is the file (0 or 1) that alone has its key, else None."""
+    """A group of the file `side` (0 or 1) that is not compared: the other has no group of its key and rollouts."""
 
     key: str
-    reason: str
-    side: int | None = None
+    side: int
 
     @property
     def sentence(self) -> str:
         """The group and the reason."""
-        return f"group {self.key!r} left out: {self.reason}"
+        here, there = (("first", "second"), ("second", "first"))[self.side]
+        return f"group {self.key!r} of the {here} file left out: the {there} has none with its key and rollouts"
 
 
-OnLeftOut = Callable[[LeftOutGroup], object]
-_Content = tuple[str, tuple[bytes, ...]]
-"""The key of a group, and the digests of its rollouts in any order."""
+_Waiting = defaultdict[Any, deque[DigestedGroup]]
+"""Groups of a file by their key and the digests of their rollouts in any order, in the order of the file."""
 
 
 def pair_groups(
@@ -199,92 +175,94 @@ def pair_groups(
 ) -> Iterator[ComparedGroup | LeftOutGroup]:
     """Yield the groups that stand in both files with the same rollouts, each in any order, and all others.
 
-    A rollout with a label in one file has it in both. Both files are read side by side; memory holds the
-    groups that may still find their like in the other file.
+    Both files are read side by side; memory holds the groups that have not found their like in the other file.
     """
-    # of each file the groups by key and content, in the order of the file
-    waiting: tuple[defaultdict[_Content, deque[DigestedGroup]], ...]
-    waiting = defaultdict(deque), defaultdict(deque)
-    keys = [Counter[str](), Counter[str]()]
+    waiting: tuple[_Waiting, _Waiting] = (
+        defaultdict(deque),
+        defaultdict(deque),
+    )
     for row in zip_longest(first, second):
         for side, digested in enumerate(row):
             if digested is None:
                 continue
-            content = digested.group.key, tuple(sorted(digested.digests))
-            if not waiting[1 - side][content]:
-                del waiting[1 - side][content]
-                if row[1 - side] is None:  # the other file has ended
-                    keys[side][digested.group.key] += 1
-                else:
-                    waiting[side][content].append(digested)
+            content = (digested.group.key, tuple(sorted(digested.digests)))
+            alike = waiting[1 - side].pop(content, None)
+            if alike is None:
+                waiting[side][content].append(digested)
                 continue
-            match = waiting[1 - side][content].popleft()
-            yield _paired(match, digested) if side else _paired(digested, match)
+            match = alike.popleft()
+            if alike:
+                waiting[1 - side][content] = alike
+            pair = (match, digested) if side else (digested, match)
+            yield _paired(*pair)
     for side, groups in enumerate(waiting):
         for (key, _), left in groups.items():
-            keys[side][key] += len(left)
-    for key in dict.fromkeys([*keys[0], *keys[1]]):
-        unlike = min(keys[0][key], keys[1][key])
-        group = LeftOutGroup(key, "its rollouts differ between the files")
-        yield from [group] * unlike
-        for side, name in enumerate(("first", "second")):
-            group = LeftOutGroup(key, f"only in the {name} file", side)
-            yield from [group] * (keys[side][key] - unlike)
+            yield from [LeftOutGroup(key, side)] * len(left)
 
 
-def _paired(
-    first: DigestedGroup,
-    second: DigestedGroup,
-) -> ComparedGroup | LeftOutGroup:
-    """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
-    by_digest: dict[bytes, deque[RolloutRecord]] = {}
-    for digest, rollout in zip(
-        second.digests, second.group.rollouts, strict=True
+def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
+    """Put the rollouts of the second group in the order of the first; equal ones stay in their order.
+
+    A rollout with a label in one file has it in both.
+    """
+    by_digest = defaultdict[bytes, deque[RolloutRecord]](deque)
+    for digest, b in zip(second.digests, second.group.rollouts, strict=True):
+        by_digest[digest].append(b)
+    sides: tuple[list[RolloutRecord], list[RolloutRecord]] = ([], [])
+    for digest, a in zip(
+        first.digests,
+        first.group.rollouts,
+        strict=True,
     ):
-        by_digest.setdefault(digest, deque()).append(rollout)
-    first_rollouts = []
-    second_rollouts = []
-    for digest, a in zip(first.digests, first.group.rollouts, strict=True):
         b = by_digest[digest].popleft()
-        label = a.label if b.label is None else b.label
-        if a.label not in (None, label):
-            return LeftOutGroup(
-                first.group.key, "labels differ between the files"
+        label = b.label if a.label is None else a.label
+        for rollouts, rollout in zip(
+            sides,
+            (a, b),
+            strict=True,
+        ):
+            # not the scores that an outcome or a reward moved
+            score = rollout.judge_score
+            rollouts.append(
+                replace(
+                    rollout,
+                    label=label,
+                    score=score,
+                )
             )
-        # not the scores that an outcome or a reward moved
-        first_rollouts.append(replace(a, label=label, score=a.judge_score))
-        second_rollouts.append(replace(b, label=label, score=b.judge_score))
     return ComparedGroup(
         first.number,
-        replace(first.group, rollouts=tuple(first_rollouts)),
-        replace(second.group, rollouts=tuple(second_rollouts)),
+        replace(first.group, rollouts=tuple(sides[0])),
+        replace(second.group, rollouts=tuple(sides[1])),
         first.kept,
     )
 
 
 class Comparison:
-    """Two scored files, compared group by group; figures and agreement are those of the groups so far.
-
-    `differing` are the few groups on which the judges differ most, of equals the first: they order some pair
-    differently, or their scores are JUDGES_APART on average.
-    """
+    """Two scored files, compared group by group; figures and agreement are those of the groups so far."""
 
     def __init__(
         self,
         files: Sequence[ScoredFile],
-        on_left_out: OnLeftOut,
+        on_left_out: Callable[[LeftOutGroup], object],
     ) -> None:
         """`on_left_out` gets each group that is not compared."""
         self.files = files
         self._on_left_out = on_left_out
         self._agreement = AgreementBuilder("A", "B")
-        self._unlike = ""
         self._differing = Best[ComparedGroup](LISTED)
         self._counts = Counter[str]()
         # by the file that alone has them
-        self._left_out = Counter[int | None]()
-        # of each judge, on the rollouts that both scored
-        self._sums = (Figures(), Figures())
+        self._left_out = [0, 0]
+        # of both judges, on the rollouts that both scored
+        self._order = Counter[str](
+            pairs=0,
+            against=0,
+            tied=0,
+        )
+        self._scores = (array("d"), array("d"))
+        self._spreads = (array("d"), array("d"))
+        self._tied = [0, 0]
 
     def groups(self, keep: Keep) -> Iterator[ComparedGroup]:
         """Yield each group that both files have.
@@ -296,8 +274,12 @@ class Comparison:
         def digested(side: int) -> Iterator[DigestedGroup]:
             for number, group, scored in self.files[side].groups():
                 kept = None if side else keep(group, scored)
+                digests = digests_of(group, scored)
                 yield DigestedGroup(
-                    number, scored, digests_of(group, scored), kept
+                    number,
+                    scored,
+                    digests,
+                    kept,
                 )
 
         for group in pair_groups(digested(0), digested(1)):
@@ -305,78 +287,75 @@ class Comparison:
                 self._add(group)
                 yield group
                 continue
-            if group.side is None:
-                self._unlike = self._unlike or f"; {group.sentence}"
             self._left_out[group.side] += 1
             self._on_left_out(group)
 
     def _add(self, group: ComparedGroup) -> None:
-        reasons = group.reasons
         self._agreement.add(group.first, group.second)
-        if group.order.against > 0 or "distance" in reasons:
+        if group.order["against"] > 0 or "distance" in group.reasons:
             self._differing.add(group.rank, group)
-        self._counts.update(["groups", *reasons])
-        if group.common_scores:
-            for side, sums in enumerate(self._sums):
-                sums.add(group.values(side))
+        self._counts["paired"] += 1
+        if not group.common_scores:
+            return
+        self._counts["groups"] += 1
+        self._order.update(group.order)
+        judged = (group.first, group.second)
+        columns = zip(*group.common_scores.values(), strict=True)
+        for side, scores in enumerate(columns):
+            self._scores[side].extend(scores)
+            self._tied[side] += judged[side].is_tied
+            if len(scores) > 1:
+                self._spreads[side].append(Moments().add(scores).spread)
 
     @property
     def differing(self) -> list[ComparedGroup]:
-        """The groups on which the judges differ most."""
+        """The few groups on which the judges differ most, in the order of some pair or by JUDGES_APART."""
         return self._differing.ranked()
-
-    @property
-    def paired(self) -> Json:
-        """Counts of the groups of both files, of those that differ, and of those of one file alone."""
-        return {
-            "groups": self._counts["groups"],
-            "unlike": self._left_out[None],
-            "alone": [self._left_out[0], self._left_out[1]],
-        }
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
-        first, second = self._sums
-        if not first.scores.number:
+        a_scores, b_scores = self._scores
+        counts = self._counts
+        if not a_scores:
             names = " and ".join(file.name for file in self.files)
-            problem = f"{names}: no group in common{self._unlike}"
+            problem = f"{names}: no group in common"
             remedy = "give two scored files of the same input; three or more make a trend"
-            if self._counts["groups"]:
+            if counts["paired"]:
                 problem = f"{names}: no rollout has a score in both files"
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self._agreement.agreement()
-        order = Order.of(first.pairs, second.pairs)
-        scores = (first.numbers["score"], second.numbers["score"])
-        both = [*zip(*scores, strict=True)]
+        both = [
+            *zip(
+                a_scores,
+                b_scores,
+                strict=True,
+            )
+        ]
         distances = [abs(a - b) for a, b in both]
-        figures = [file.figures for file in self.files]
-        same_order = None
-        if order.pairs:
-            same_order = 1 - order.against / order.pairs
+        files = [file.figures for file in self.files]
+        pairs = self._order["pairs"]
+        same_order = 1 - self._order["against"] / pairs if pairs else None
         return {
-            "files": [{"figures": file.figures(lookup)} for file in figures],
-            "paired": self.paired,
-            "one_scored": [self._counts["only_a"], self._counts["only_b"]],
-            "groups": first.counts["groups"],
+            "files": [{"figures": file.figures(lookup)} for file in files],
+            "paired": {"groups": counts["paired"], "alone": self._left_out},
+            "groups": counts["groups"],
             "rollouts": len(both),
-            "means": [sums.scores.mean for sums in self._sums],
-            "spreads": [
-                quantile(sums.numbers["spread"], 0.5) for sums in self._sums
-            ],
-            "tied": [sums.counts["tied"] for sums in self._sums],
+            "means": [fmean(scores) for scores in self._scores],
+            "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
+            "tied": self._tied,
             "distance": {"mean": fmean(distances), "max": max(distances)},
-            "order": {**order._asdict(), "agreement": same_order},
+            "order": {**self._order, "agreement": same_order},
             "cells": cells(
                 both,
                 a=TWENTIETHS,
                 b=TWENTIETHS,
             ),
             "pairwise_accuracy": [
-                judge["pairwise_accuracy"] for judge in agreement["scorers"][:2]
+                judge["pairwise_accuracy"] for judge in agreement["scorers"]
             ],
             "difference": agreement["difference"],
-            "differs": differences(*figures),
+            "differs": differences(*files),
         }
 
     def as_json(
@@ -385,7 +364,11 @@ class Comparison:
         figures: ComparisonFigures,
     ) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
-        files = zip(heads, figures["files"], strict=True)
+        files = zip(
+            heads,
+            figures["files"],
+            strict=True,
+        )
         return figures | {
             "files": [{**head, **figures} for head, figures in files],
             "differ": [group.as_json() for group in self.differing],

@@ -91,9 +91,9 @@ class PairDraw:
         if len(ids) > _AT_ONCE:
             ids = dice.sample(ids, _AT_ONCE)
         kept = list[Any]()
+        may_be_drawn = False
         disputes = list[tuple[float, float, DrawnPair]]()
         for pair in combinations(ids, 2):
-            self.pairs += 1
             places = [indices[name] for name in pair]
             entry = DrawnPair(
                 key,
@@ -102,15 +102,15 @@ class PairDraw:
                 kept,
             )
             number = dice.random()
-            drawn = self._random.add((number,), entry)
+            may_be_drawn |= self._random.add((number,), entry)
             dispute = _dispute(*[scored.rollouts[i] for i in places])
             if dispute:
                 disputes.append((dispute, number, entry))
-            if drawn and not kept:
-                kept.append(keep(group, scored))
+            self.pairs += 1
         for dispute, number, entry in nlargest(_OF_ONE_GROUP, disputes):
-            if self._disputed.add((dispute, number), entry) and not kept:
-                kept.append(keep(group, scored))
+            may_be_drawn |= self._disputed.add((dispute, number), entry)
+        if may_be_drawn:
+            kept.append(keep(group, scored))
 
     def drawn(self) -> list[DrawnPair]:
         """Return the drawn pairs in random order, after the last group."""
@@ -119,17 +119,18 @@ class PairDraw:
         at_random = set[tuple[str, ...]]()
         for pair in self._random.ranked():
             if len(entries) < self._most:
+                # also if it is chosen besides: any pair is as likely
                 entries[pair.about] = pair
                 at_random.add(pair.about)
         dice = random.Random(self._seed)
         pairs = []
         for about in dice.sample(sorted(entries), len(entries)):
             pair = entries[about]
-            if dice.sample(pair.ids, 2)[0] != pair.ids[0]:
-                pair = pair._replace(
-                    ids=pair.ids[::-1],
-                    indices=pair.indices[::-1],
-                )
+            left, right = dice.sample((0, 1), 2)
+            pair = pair._replace(
+                ids=(pair.ids[left], pair.ids[right]),
+                indices=(pair.indices[left], pair.indices[right]),
+            )
             if about in at_random:
                 chance = len(at_random) / self.pairs
                 pair = pair._replace(drawn=RANDOM, chance=chance)
@@ -146,7 +147,11 @@ def _dispute(
     Of the opinions for either side the strongest counts, and of these two the weaker one.
     """
     apart = [0.0]
-    for a, b in zip(first.pass_scores, second.pass_scores, strict=False):
+    for a, b in zip(
+        first.pass_scores,
+        second.pass_scores,
+        strict=False,
+    ):
         apart.append(a - b)
     for judge in first.panel.keys() & second.panel.keys():
         apart.append(first.panel[judge] - second.panel[judge])

@@ -12,21 +12,37 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import asdict, astuple
 from itertools import pairwise
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.judges.providers import EMBEDDED
-from ruler_cli.ledger.database import digest_of, params_text
+from ruler_cli.ledger.database import digest_of
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
+from ruler_cli.results.record import (
+    GroupRecord,
+    Json,
+    RolloutRecord,
+)
 from ruler_cli.results.source import ScoredSource
 from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.statistics import PositionBias, quantile
-from ruler_cli.types import Group, iso, printable, rubric_text, shorten
+from ruler_cli.types import (
+    Group,
+    iso,
+    printable,
+    shorten,
+    words_of,
+)
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -42,39 +58,29 @@ OTHER = "other"
 """The word under which further different words are counted, once there are too many."""
 _WORDS, _LISTED, _LONGEST_NAME = 1000, 24, 200
 """Different words that are counted, those that are listed, and characters of one."""
-_PATTERNS, _LONGEST_REASON, _LONGEST_KEY = 500, 600, 4000
-"""Different reasons that are counted, characters of one, and of the key of a group."""
+_PATTERNS, _LONGEST_REASON = 500, 600
+"""Different reasons that are counted, and characters of one, and of the key of a group."""
 _COMMONEST = 6
 """Reasons that are listed."""
-_NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
-_IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
-_MOST_RUBRICS = 24
-"""Rubrics of records whose texts are kept."""
+_NUMBERS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}|\d+(?:[.,:]\d+)*")
+"""Ids and numbers: reasons that differ in these only are alike."""
 _MOST_LABELS = 12
 """Different labels up to which each has a cell; more are in as many bins."""
 WAYS = {
-    "judge": "judges",
-    "served": "served",
-    "rubric": "rubrics",
-    "parameters": "params",
-    "version": "versions",
+    "judge": "judge",
+    "served": "served model",
+    "rubric": "rubric",
+    "parameters": "parameters",
+    "version": "version of ruler",
     "passes": "passes",
 }
-"""The things that make scores, with the names of their words."""
-_GROUPS = (
-    "all",
-    "scored",
-    "failed",
-    "unmarked",
-    "tied",
-    "live",
-    "alone",
-    "one_score",
-    "explained",
-    "same_explanations",
+"""The things that make scores, by the names of their words, for people."""
+_GROUPS = words_of(
+    "all scored failed unmarked tied live alone one_score explained "
+    "same_explanations"
 )
-_USAGE = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
-_ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
+_USAGE = words_of("calls prompt_tokens completion_tokens cached_tokens")
+_ROLLOUTS = words_of("all scored failed labelled suspect moved")
 _TENTHS = [i / 10 for i in range(11)]
 TWENTIETHS = [i / 20 for i in range(21)]
 """Edges of the bins of a score."""
@@ -111,13 +117,12 @@ class ScoredFile:
         if wanted is not None:
             return
         groups = self.figures.groups
-        rollouts = self.figures.rollouts
         refuse_unannotated(
             self.name,
             groups["all"],
             groups["unmarked"],
         )
-        if self._labels is not None and not rollouts["labelled"]:
+        if self._labels is not None and not self.figures.rollouts["labelled"]:
             raise UsageError(
                 f"no rollout of {self.name} has a usable label there",
                 "a label is a number, true or false, or a word such as passed",
@@ -131,7 +136,7 @@ class ScoredFile:
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
                 scored = self.annotations.group(group)
-                self.figures.add(scored, rubric_text(group.rubric or ""))
+                self.figures.add(scored)
                 yield number, group, scored
 
     @property
@@ -152,9 +157,8 @@ class WordCounts(Counter[str]):
     def count(self, word: str) -> None:
         """Count a word; a very long one counts by its beginning."""
         word = word[:_LONGEST_NAME]
-        if word not in self and len(self) >= _WORDS:
-            word = OTHER
-        self[word] += 1
+        known = word in self or len(self) < _WORDS
+        self[word if known else OTHER] += 1
 
     def listed(self) -> dict[str, int]:
         """Return the counts of the most frequent words, and of all other ones."""
@@ -179,51 +183,37 @@ class FileFigures:
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         """Words of groups, by what they name."""
         self.sums = Figures()
-        self._rubrics: dict[str, str] = {}
         # by kind and pattern
         self._reasons: dict[tuple[str, str], Json] = {}
         self._usage = Counter[str](calls=0)
-        # a number of each group that has one
-        self._numbers: defaultdict[str, array[float]] = defaultdict(
-            lambda: array("d")
-        )
+        self._costs = array("d")
+        self._times = array("d")
 
-    def add(
-        self,
-        group: GroupRecord,
-        own_rubric: str = "",
-    ) -> None:
-        """Count the next group of the file; its record may have a rubric of its own."""
+    def add(self, group: GroupRecord) -> None:
+        """Count the next group of the file."""
         self.groups.update(["all", group.status])
         for rollout in group.rollouts:
             self._add_rollout(rollout)
         words = {
-            "flags": group.flags,
-            "kinds": (group.kind,),
-            "judges": (group.judge,),
-            "passes": () if group.passes is None else (str(group.passes),),
+            "flag": group.flags,
+            "kind": [group.kind],
+            "judge": [group.judge],
+            "passes": [str(group.passes or "")],
             "served": group.served,
-            "versions": (group.version,),
-            "rubrics": (group.rubric,),
-            "params": (group.params,),
+            "version": [group.version],
+            "rubric": [group.rubric],
+            "parameters": [group.params],
         }
         for name, listed in words.items():
-            for word in listed:
-                if word:
-                    self.words[name].count(word)
-        numbers = {
-            "cost": group.cost_usd,
-            "time": group.time,
-        }
-        for name, number in numbers.items():
-            if number is not None:
-                self._numbers[name].append(number)
+            for word in filter(None, listed):
+                self.words[name].count(word)
+        if group.cost_usd is not None:
+            self._costs.append(group.cost_usd)
+        if group.time is not None:
+            self._times.append(group.time)
         self._usage.update(group.usage)
         if group.failed:
             self._add_reason(group)
-        few = len(self._rubrics) < _MOST_RUBRICS
-        if own_rubric and few and group.rubric == digest_of(own_rubric):
-            self._rubrics[group.rubric] = own_rubric
         if group.scores:
             # embedded judges say the same of many by design
             own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
@@ -232,13 +222,13 @@ class FileFigures:
     def _add_reason(self, group: GroupRecord) -> None:
         """Count the reason of a failure; two are alike if they differ in numbers and ids only."""
         reason = shorten(group.reason, _LONGEST_REASON)
-        pattern = (group.kind, _NUMBERS.sub("0", _IDS.sub("0", reason)))
+        pattern = (group.kind, _NUMBERS.sub("0", reason))
         if pattern in self._reasons or len(self._reasons) < _PATTERNS:
             first = {
                 "kind": group.kind,
                 "reason": reason,
                 "groups": 0,
-                "first": group.key[:_LONGEST_KEY],
+                "first": group.key[:_LONGEST_REASON],
             }
             self._reasons.setdefault(pattern, first)["groups"] += 1
 
@@ -262,7 +252,6 @@ class FileFigures:
 
     def figures(self, lookup: TextLookup) -> ReportFigures:
         """Return the figures of all groups so far; `lookup` finds texts of rubrics and parameters."""
-        numbers = self._numbers
         words = self.words
         groups = self.groups + self.sums.counts
         rollouts = {name: self.rollouts[name] for name in _ROLLOUTS}
@@ -271,71 +260,53 @@ class FileFigures:
             self._reasons.values(), key=lambda reason: -reason["groups"]
         )
         scores = self.sums.scores
-        costs = numbers["cost"]
-        times = numbers["time"]
+        numbers = self.sums.numbers
         return {
             "groups": {name: groups[name] for name in _GROUPS},
             "rollouts": rollouts,
-            "failed_by_kind": words["kinds"].listed(),
+            "failed_by_kind": words["kind"].listed(),
             "reasons": reasons[:_COMMONEST],
-            "flags": words["flags"].listed(),
-            "judges": words["judges"].listed(),
+            "flags": words["flag"].listed(),
+            "judges": words["judge"].listed(),
             "passes": words["passes"].listed(),
             "made_by": self._made_by(lookup),
-            "cost_usd": math.fsum(costs) if costs else None,
-            "cost_groups": len(costs),
-            "usage": {
-                **{name: self._usage[name] for name in _USAGE},
-                "estimated": self._usage["estimated"] > 0,
-            },
-            "started_at": iso(min(times, default=None)),
-            "ended_at": iso(max(times, default=None)),
+            "cost_usd": math.fsum(self._costs) if self._costs else None,
+            "cost_groups": len(self._costs),
+            "usage": {name: self._usage[name] for name in _USAGE},
+            "started_at": iso(min(self._times, default=None)),
+            "ended_at": iso(max(self._times, default=None)),
             "scores": {
-                "bins": histogram(self.sums.numbers["score"], TWENTIETHS),
+                "bins": histogram(numbers["score"], TWENTIETHS),
                 "mean": scores.mean if scores.number else None,
                 "sd": scores.spread if scores.number else None,
             },
-            "spread": _middle(self.sums.numbers["spread"], _HALVED),
+            "spread": _middle(numbers["spread"], _HALVED),
             "against_label": self._against_label(),
             "slots": self._position_bias(),
             "lengths": self._length_bias(),
             "criteria": self._criteria(),
             "reliability": {
-                **_middle(self.sums.numbers["reliability"], _TENTHS),
-                "groups": len(self.sums.numbers["reliability"]),
+                **_middle(numbers["reliability"], _TENTHS),
+                "groups": len(numbers["reliability"]),
             },
         }
 
     def _made_by(self, lookup: TextLookup) -> Json:
-        """Return what made the scores, the most frequent first, with the texts that are known.
-
-        Without a ledger the built-in rubric and question are known too, and the parameters of a judge without any.
-        """
-        texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
-        for name in self.words["judges"].listed():
-            plain = {
-                "judge": name,
-                "model": name,
-                "params": {},
-            }
-            text = params_text([plain])
-            texts_of[digest_of(text)] = text
+        """Return what made the scores, the most frequent first, with the texts that are known."""
         made: Json = {
-            name: self.words[name].listed() for name in ("served", "versions")
+            "served": self.words["served"].listed(),
+            "versions": self.words["version"].listed(),
         }
-        for name in ("rubrics", "params"):
-            listed = self.words[name].listed()
+        texts = {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
+        for name, way in (("rubrics", "rubric"), ("params", "parameters")):
+            listed = self.words[way].listed()
             listed.pop(OTHER, None)
-            texts = texts_of | dict(lookup(listed))
-            made[name] = [
-                {
-                    "digest": digest,
-                    "groups": number,
-                    "text": texts.get(digest),
-                }
-                for digest, number in listed.items()
-            ]
-            made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
+            texts.update(lookup(listed))
+            made[name] = []
+            for digest, groups in listed.items():
+                text = texts.get(digest)
+                row = {"digest": digest, "groups": groups, "text": text}
+                made[name].append(row)
         return made
 
     def _against_label(self) -> Json:
@@ -347,7 +318,11 @@ class FileFigures:
             step = (labels[-1] - labels[0]) / _MOST_LABELS
             edges = [labels[0] + step * i for i in range(_MOST_LABELS)]
         listed = cells(
-            zip(numbers["labelled"], numbers["label"], strict=True),
+            zip(
+                numbers["labelled"],
+                numbers["label"],
+                strict=True,
+            ),
             score=_TENTHS,
             label=[*edges, *labels[-1:]],
         )
@@ -367,8 +342,19 @@ class FileFigures:
         numbers = self.sums.numbers
         trend = self.sums.lengths.trend()
         none = dict.fromkeys(("slope", "error", "correlation"))
-        figures = asdict(trend) if trend else {**none, "groups": 0}
-        points = zip(numbers["score"], numbers["bytes"], strict=True)
+        figures = (
+            asdict(trend)
+            if trend
+            else {
+                **none,
+                "groups": 0,
+            }
+        )
+        points = zip(
+            numbers["score"],
+            numbers["bytes"],
+            strict=True,
+        )
         return {
             "cells": cells(
                 points,
@@ -383,18 +369,16 @@ class FileFigures:
         figures: list[Json] = []
         for name, sums in self.sums.criteria.items():
             bins = sums.positions.bins()
-            figures.append(
-                {
-                    "name": name,
-                    "rollouts": sums.values.number,
-                    "mean": sums.values.mean,
-                    "with_score": sums.with_score,
-                    "reliability": sums.reliability,
-                    "first_less_last": bins[0].mean - bins[-1].mean
-                    if bins
-                    else None,
-                }
-            )
+            bias = bins[0].mean - bins[-1].mean if bins else None
+            row = {
+                "name": name,
+                "rollouts": sums.values.number,
+                "mean": sums.values.mean,
+                "with_score": sums.with_score,
+                "reliability": sums.reliability,
+                "first_less_last": bias,
+            }
+            figures.append(row)
         # of rubrics of single records the common criteria come first
         return sorted(
             figures,
@@ -407,16 +391,18 @@ class FileFigures:
         if in_order >= ENOUGH and positions.groups == in_order:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
-        bins = [
-            {
-                "from": bar.start,
-                "to": bar.stop,
-                "mean": bar.mean,
-                "error": bar.error,
-                "n": bar.scores,
-            }
-            for bar in positions.bins()
-        ]
+        names = ("from", "to", "mean", "error", "n")
+        bins = []
+        for bar in positions.bins():
+            bins.append(
+                dict(
+                    zip(
+                        names,
+                        astuple(bar),
+                        strict=True,
+                    )
+                )
+            )
         return {
             "bins": bins,
             "groups": positions.groups,
@@ -430,9 +416,9 @@ def differences(
 ) -> dict[str, bool | None]:
     """Return for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     differs: dict[str, bool | None] = {}
-    for name, words in WAYS.items():
-        a = first.words[words]
-        b = second.words[words]
+    for name in WAYS:
+        a = first.words[name]
+        b = second.words[name]
         differs[name] = a.keys() != b.keys() if a and b else None
     if differs["judge"]:
         # their digest is of the judges' names, too
@@ -444,16 +430,10 @@ def _middle(
     numbers: Sequence[float],
     edges: Sequence[float],
 ) -> Json:
-    return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
-
-
-def _bin(
-    edges: Sequence[float],
-    value: float,
-) -> int:
-    """Return the bin of a value: an edge is in the bin above it, what is outside in the first or last."""
-    last = len(edges) - 1
-    return bisect_right(edges, value, 1, last) - 1
+    return {
+        "bins": histogram(numbers, edges),
+        "median": quantile(numbers, 0.5),
+    }
 
 
 def histogram(
@@ -461,11 +441,16 @@ def histogram(
     edges: Sequence[float],
 ) -> list[Json]:
     """Count values between edges, `n` in each bin; no bins without values."""
-    empty = {"n": 0, "values": {"x": None}}
     filled = {cell["x"][0]: cell for cell in cells(zip(values), x=edges)}
     bins = []
     for start, stop in pairwise(edges):
-        cell = filled.get(start, empty)
+        cell = filled.get(
+            start,
+            {
+                "n": 0,
+                "values": {"x": None},
+            },
+        )
         bins.append(
             {
                 "from": start,
@@ -480,17 +465,42 @@ def histogram(
 def cells(
     points: Iterable[Sequence[float]], **axes: Sequence[float]
 ) -> list[Json]:
-    """Count points between the edges of axes, which have names; empty cells are left out."""
+    """Count points between the edges of axes, which have names; empty cells are left out.
+
+    An edge is in the cell above it, what is outside in the first or last.
+    """
     held = defaultdict[tuple[int, ...], list[Sequence[float]]](list)
     for point in points:
-        held[tuple(map(_bin, axes.values(), point))].append(point)
+        place = []
+        for edges, value in zip(
+            axes.values(),
+            point,
+            strict=True,
+        ):
+            place.append(
+                bisect_right(
+                    edges,
+                    value,
+                    1,
+                    len(edges) - 1,
+                )
+                - 1
+            )
+        held[tuple(place)].append(point)
     filled = []
-    for place, inside in sorted(held.items()):
-        cell: Json = {}
-        ranges = {}
+    for numbers, inside in sorted(held.items()):
+        cell: Json = {
+            "n": len(inside),
+            "values": {},
+        }
         columns = zip(*inside, strict=True)
-        for name, number, column in zip(axes, place, columns, strict=True):
+        for name, number, column in zip(
+            axes,
+            numbers,
+            columns,
+            strict=True,
+        ):
             cell[name] = [*axes[name][number : number + 2]]
-            ranges[name] = [min(column), max(column)]
-        filled.append({**cell, "n": len(inside), "values": ranges})
+            cell["values"][name] = [min(column), max(column)]
+        filled.append(cell)
     return filled

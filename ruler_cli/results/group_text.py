@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 
 from ruler_cli.messages.content import first_agent_turn, text_of
@@ -10,7 +14,12 @@ from ruler_cli.prompting.prompt import render_group
 from ruler_cli.prompting.render import MARK
 from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Group, Picture, readable_text, rubric_text
+from ruler_cli.types import (
+    Group,
+    Picture,
+    readable_text,
+    rubric_text,
+)
 
 _TASK = 240
 """Characters of a task in a page."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from heapq import heappush, heappushpop
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    TypeVar,
+)
 
 from ruler_cli.results.figures import (
     ENOUGH,
@@ -19,8 +28,6 @@ from ruler_cli.types import Group
 
 UNRELIABLE = 0.5
 """Reliability below which differences within a group are more noise than signal."""
-UNSTEADY = 0.15
-"""Spread of a rollout over passes at which two passes differ by about a fifth of the scale."""
 JUDGES_APART = 0.2
 """Distance between two judges of a rollout: a fifth of the scale."""
 DISPUTED = 0.25
@@ -36,17 +43,9 @@ _WORST = ("suspect", "disagrees", "tied", "unsure", "failed")
 Rank = tuple[float, ...]
 Keep = Callable[[Group, GroupRecord], Any]
 """Returns what a page keeps of the text of a group."""
+Reason = tuple[float, str]
+"""A weight, the higher the worse, and words for a list of the worst groups; 0 and empty if it is not so bad."""
 _Item = TypeVar("_Item")
-
-
-class Reason(NamedTuple):
-    """A reason to look at a group: how bad it is, and words for a list of the worst groups; 0 and empty if not so bad.
-
-    The kind of a failure in the words is text of the input.
-    """
-
-    weight: float = 0.0
-    words: str = ""
 
 
 class Best(Generic[_Item]):
@@ -78,42 +77,37 @@ class Best(Generic[_Item]):
 
 
 def reasons(group: GroupRecord) -> dict[str, Reason]:
-    """Return all reasons to look at a group by their names.
+    """Return all reasons to look at a group by their names; the kind of a failure is text of the input.
 
     It has no scores (`failed`), a rollout addresses the judge (`suspect`), scores contradict labels (`disagrees`),
     are equal (`tied`), more noise than signal (`unsure`) or far apart (`spread`).
     """
-    if not group.scores:
-        if group.failed and group.kind not in _NOT_ASKED:
-            return {"failed": Reason(1.0, f"failed: {group.kind}")}
-        return {"failed": Reason()} if group.failed else {}
+    if group.failed:
+        asked = group.kind not in _NOT_ASKED
+        return {"failed": (asked, f"failed: {group.kind}" if asked else "")}
     because: dict[str, Reason] = {}
+    if not group.scores:
+        return because
     pairs = group.pairs
     # ties alone are no dispute
     if pairs.lost > 0 and pairs.against >= DISPUTED * pairs.pairs:
         words = (
             f"{pairs.against:,.10g} of {pairs.pairs:,} pairs against rewards"
         )
-        because["disagrees"] = Reason(pairs.against, words)
+        because["disagrees"] = (pairs.against, words)
     suspects = sum(rollout.suspect for rollout in group.rollouts)
     if suspects:
-        because["suspect"] = Reason(suspects, "suspect")
+        because["suspect"] = (suspects, "suspect")
     contested = group.is_tied and pairs.pairs > 0
-    doubt = max([r.spread or 0.0 for r in group.rollouts])
-    words = f"passes ± {doubt:.2f}"
-    unsure = doubt >= UNSTEADY
-    if group.reliability is not None:
-        doubt = 1 - group.reliability
-        words = f"reliability {group.reliability:.2f}"
-        unsure = group.reliability < UNRELIABLE
-    if unsure:
-        because["unsure"] = Reason(doubt, "" if contested else words)
-    if contested:
-        because["tied"] = Reason(1.0, "tied, rewards differ")
-    elif group.is_tied:
-        because["tied"] = Reason()
+    if group.is_tied:
+        words = "tied, rewards differ" if contested else ""
+        because["tied"] = (contested, words)
     elif max(group.scores) - min(group.scores) >= FAR_APART:
-        because["spread"] = Reason()
+        because["spread"] = (0, "")
+    reliability = group.reliability
+    if reliability is not None and reliability < UNRELIABLE:
+        words = "" if contested else f"reliability {reliability:.2f}"
+        because["unsure"] = (1 - reliability, words)
     return because
 
 
@@ -139,8 +133,7 @@ class Run:
     Worst: the first failed group of each kind, but not one that the run did not reach; then those with most
     rollouts that address the judge; then those that contradict their labels, with most pairs against them
     first; then tied ones although labels differ; then those whose reliability is below UNRELIABLE, the lowest
-    first; then the other failed ones. Without a reliability the largest spread over passes counts, from
-    UNSTEADY on. All others follow, those with most pairs against their labels first.
+    first; then the other failed ones. All others follow, those with most pairs against their labels first.
     """
 
     def __init__(self, file: ScoredFile) -> None:
@@ -158,15 +151,20 @@ class Run:
         for number, group, scored in self.files[0].groups(wanted):
             self._number += 1
             because = reasons(scored)
-            worst = [because.get(name, Reason()) for name in _WORST]
-            failed = worst[-1].weight > 0
+            worst = [because.get(name, (0, "")) for name in _WORST]
+            failed = worst[-1][0] > 0
             new_kind = failed and scored.kind not in self._kinds
             if new_kind:
                 self._kinds.add(scored.kind)
-            weights = [reason.weight for reason in worst]
+            weights = [weight for weight, _ in worst]
             rank = (new_kind, *weights, scored.pairs.against, len(because))
-            words = [reason.words for reason in worst if reason.words]
-            ranked = RunGroup(number, scored, rank, why="; ".join(words))
+            why = "; ".join([words for _, words in worst if words])
+            ranked = RunGroup(
+                number,
+                scored,
+                rank,
+                why=why,
+            )
             self._worst.add(rank, ranked)
             yield ranked._replace(kept=keep(group, scored))
 
@@ -187,21 +185,17 @@ class Run:
         figures: ReportFigures,
     ) -> Json:
         """Return the figures and the lists as JSON; `heads` has what describes the file."""
-        return {
-            **heads[0],
-            "figures": figures,
-            "worst": self.worst_as_json(),
-        }
+        worst = self.worst_as_json()
+        return {**heads[0], "figures": figures, "worst": worst}
 
     def worst_as_json(self) -> list[Json]:
         """Return the worst groups as JSON, without the rollouts."""
         listed = []
         for group in self.worst():
-            listed.append(
-                {
-                    "why": group.why,
-                    "ordinal": group.number,
-                    "group": group.as_json(),
-                }
-            )
+            row = {
+                "why": group.why,
+                "ordinal": group.number,
+                "group": group.as_json(),
+            }
+            listed.append(row)
         return listed

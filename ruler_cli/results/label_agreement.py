@@ -1,15 +1,18 @@
-"""Scored groups and what people say of them → how well a judge agrees with people.
+"""Scored groups and labels → how well a judge agrees with them; labels are those of records, or of people.
 
-Labels that were drawn at random say how good a judge is; if there are any, only they count. What was chosen because
+Pairs that were drawn at random say how good a judge is; if there are any, only they count. What was chosen because
 judges or passes disagree is harder than usual, and never counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
-from typing import Any
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from itertools import combinations
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import digest
@@ -18,52 +21,44 @@ from ruler_cli.results.agreement import (
     Agreement,
     AgreementBuilder,
     Vote,
-    votes_of,
     was_asked,
 )
 from ruler_cli.results.identity import group_name
 from ruler_cli.results.labels import (
     DISPUTED,
     RANDOM,
-    LabelLine,
     PairLabel,
-    RolloutMark,
 )
 from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.scoring.bootstrap import FEWEST, CorrectedMean
 
 MOST_PEOPLE = 6
 """People who are named; of others there is the number."""
+MOST_NOT_ASKED = 0.05
+"""The share of labels that a judge may not have been asked about."""
 _COUNTS = ("measured", "equal", "unsure", "unscored", "not_asked", "shared")
 """Counts of labelled pairs: with a side that is better; those that people call equal, or are unsure of; those of
 which a rollout has no score, and of these those that the judge was not asked about; those of several people. Of
-labelled rollouts: with a score; without one, and of these as above; of several people."""
+labelled rollouts: with a score; without one, and of these as above."""
+_Pair = tuple[str, ...]
 
 
 class LabelAgreement:
-    """Measures a judge on labels of files or of records, group by group.
+    """Measures a judge group by group on labels of people; without `labels` those of the records count.
 
-    Without lines of `labels` those of the records count. With them a record's own counts only if `of_records`, and
-    only for a rollout without a mark. If there are comparisons, marks do not count. A label holds where its rollouts
-    are, in a group of its name, or of another name if no label says otherwise. Of groups with equal rollouts the first
-    one counts; `repeated` is the number of others.
+    A label holds where its rollouts are, in a group of its name, or of another name if no label says otherwise. Of
+    groups with equal rollouts the first one counts; `repeated` is the number of others.
     """
 
-    def __init__(
-        self,
-        labels: Iterable[LabelLine] | None,
-        *,
-        of_records: bool,
-    ) -> None:
+    def __init__(self, labels: Iterable[PairLabel] | None) -> None:
         """UsageError if what is known of scores chose all labels."""
-        self._of_records = labels is None or of_records
         self._files = labels is not None
         self._figures = AgreementBuilder("score")
         self._mean = CorrectedMean()
         self._counts = Counter[str]()
         self._seen = set[bytes]()
         self.repeated = 0
-        lines = [line for line in labels or () if line.usable]
+        lines = [] if labels is None else [*labels]
         ways = {line.drawn for line in lines}
         if ways == {DISPUTED}:
             raise UsageError(
@@ -71,17 +66,14 @@ class LabelAgreement:
                 "label pairs at random",
             )
         self._drawn = RANDOM if RANDOM in ways else ""
-        lines = [line for line in lines if line.drawn == self._drawn]
-        comparisons = [line for line in lines if isinstance(line, PairLabel)]
-        self._of = "comparisons" if comparisons else "rollouts"
-        self._lines = comparisons or lines
-        self._by_rollout = defaultdict[str, list[LabelLine]](list)
+        self._lines = [line for line in lines if line.drawn == self._drawn]
+        self._rollouts = set[str]()
+        # by the pair of rollouts and the name of the group, in the order of the files
+        self._left: defaultdict[_Pair, dict[str, list[PairLabel]]]
+        self._left = defaultdict(dict)
         for line in self._lines:
-            self._by_rollout[line.about[1]].append(line)
-        # in the order of the files
-        self._left = dict.fromkeys([line.about for line in self._lines])
-        # the groups that labels name for the same rollouts
-        self._homes = Counter(about[1:] for about in self._left)
+            self._rollouts.update(line.pair)
+            self._left[line.pair].setdefault(line.group, []).append(line)
 
     def add(
         self,
@@ -96,32 +88,29 @@ class LabelAgreement:
             self.repeated += 1
             return
         self._seen.add(content)
-        labels = self._labels_of(ids, group_name(group.key))
-        if self._of == "rollouts":
-            self._add_rollouts(labels, ids, group)
-        elif labels:
+        if not self._files:
+            self._add_records(group)
+        elif labels := self._labels_of(ids, group_name(group.key)):
             self._add_comparisons(labels, ids, group)
 
     def _labels_of(
         self,
         ids: Sequence[str],
         name: str,
-    ) -> Mapping[tuple[str, ...], list[Any]]:
+    ) -> Mapping[_Pair, list[PairLabel]]:
         """Return the labels that hold in a group of this name, by rollouts; each holds in one group."""
-        labels = defaultdict[tuple[str, ...], list[LabelLine]](list)
-        for rollout in dict.fromkeys(ids):
-            for line in self._by_rollout.get(rollout, ()):
-                rollouts = line.about[1:]
-                here = line.group == name or self._homes[rollouts] == 1
-                if here and line.about in self._left and {*rollouts} <= {*ids}:
-                    labels[rollouts].append(line)
-        for lines in labels.values():
-            del self._left[lines[0].about]
+        labels: dict[_Pair, list[PairLabel]] = {}
+        for pair in combinations(sorted({*ids} & self._rollouts), 2):
+            homes = self._left.get(pair, {})
+            if name in homes:
+                labels[pair] = homes.pop(name)
+            elif len(homes) == 1:
+                labels[pair] = homes.popitem()[1]
         return labels
 
     def _add_comparisons(
         self,
-        labels: Mapping[tuple[str, ...], Sequence[PairLabel]],
+        labels: Mapping[_Pair, Sequence[PairLabel]],
         ids: Sequence[str],
         group: GroupRecord,
     ) -> None:
@@ -156,29 +145,18 @@ class LabelAgreement:
             self._counts["shared"] += others > 0
         self._figures.add(group, votes=votes, labelled=labelled)
 
-    def _add_rollouts(
-        self,
-        marks: Mapping[tuple[str, ...], Sequence[RolloutMark]],
-        ids: Sequence[str],
-        group: GroupRecord,
-    ) -> None:
-        labels = dict[int, tuple[float, float]]()
+    def _add_records(self, group: GroupRecord) -> None:
         scores = list[float]()
         rows = list[tuple[float, float, float]]()
         for i, rollout in enumerate(group.rollouts):
-            if lines := marks.get((ids[i],)):
-                label = fmean(line.label or 0.0 for line in lines)
-                labels[i] = (label, lines[0].weight)
-            elif self._of_records and rollout.label is not None:
-                labels[i] = (rollout.label, 1.0)
-            if i in labels:
-                self._count(group, (i,))
-            if rollout.judge_score is not None:
-                scores.append(rollout.judge_score)
-                if i in labels:
-                    rows.append((rollout.judge_score, *labels[i]))
-        votes = [*votes_of(labels)]
-        self._figures.add(group, votes=votes, labelled=labels)
+            score = rollout.judge_score
+            if rollout.label is not None:
+                self._count(group, [i])
+            if score is not None:
+                scores.append(score)
+            if score is not None and rollout.label is not None:
+                rows.append((score, rollout.label, 1.0))
+        self._figures.add(group)
         self._mean.add(scores, rows)
 
     def _count(
@@ -187,8 +165,7 @@ class LabelAgreement:
         places: Iterable[int],
     ) -> None:
         """Count a label by what the judge says of its rollouts."""
-        scores = [group.rollouts[i].judge_score for i in places]
-        if None in scores:
+        if None in [group.rollouts[i].judge_score for i in places]:
             self._counts["unscored"] += 1
             self._counts["not_asked"] += not was_asked(group)
         else:
@@ -196,12 +173,16 @@ class LabelAgreement:
 
     @property
     def left(self) -> list[tuple[str, ...]]:
-        """The labels whose rollouts no group had so far, each as group and rollouts, in the order of the files."""
-        return [*self._left]
+        """The labels whose rollouts no group had so far, each as group and rollouts."""
+        return [
+            (name, *pair)
+            for pair, homes in self._left.items()
+            for name in homes
+        ]
 
     def agreement(self) -> Agreement:
         """Measure all groups so far."""
-        files = corrected = None
+        files = None
         if self._files:
             people = Counter(line.by for line in self._lines)
             files = {
@@ -209,24 +190,18 @@ class LabelAgreement:
                 "by": dict(people.most_common(MOST_PEOPLE)),
                 "people": len(people),
             }
-        if self._drawn == RANDOM or not self._files:
-            corrected = self._mean.estimate()
         return {
             **self._figures.agreement(),
             "labelled": {
-                "of": self._of,
+                "of": "comparisons" if self._files else "rollouts",
                 "drawn": self._drawn,
-                "unmatched": len(self._left),
+                "unmatched": len(self.left),
                 **{name: self._counts[name] for name in _COUNTS},
             },
             "label_files": files,
-            "corrected": corrected,
+            "corrected": self._mean.estimate(),
             "repeated": self.repeated,
         }
-
-
-MOST_NOT_ASKED = 0.05
-"""The share of labels that a judge may not have been asked about."""
 
 
 def gate(

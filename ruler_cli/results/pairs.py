@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter, itemgetter
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import escaped
@@ -34,7 +32,6 @@ from ruler_cli.messages.names import THOUGHT_KEYS
 from ruler_cli.results.choice import Selected
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.record import RolloutRecord
-from ruler_cli.types import Rollout
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 """Roles that chat templates know."""
@@ -44,8 +41,7 @@ _DIGITS = 9
 """Decimals of a difference of scores that count."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRollout:
+class WrittenRollout(NamedTuple):
     """A scored rollout with its id; its prompt, its tools and its answer are JSON."""
 
     id: str
@@ -57,8 +53,6 @@ class WrittenRollout:
 
 Pair = tuple[float, WrittenRollout, WrittenRollout]
 """The difference of two scores, the chosen rollout and the rejected one."""
-ByPrompt = dict[tuple[str, str], dict[str, WrittenRollout]]
-"""Rollouts by their answer, by prompt and tools."""
 
 
 class PairMaker:
@@ -67,7 +61,12 @@ class PairMaker:
     `no_pair` counts groups by the reason, `left_out` rollouts that cannot be written; `pairs` counts what was made.
     """
 
-    def __init__(self, gap: float, *, table: bool) -> None:
+    def __init__(
+        self,
+        gap: float,
+        *,
+        table: bool,
+    ) -> None:
         """Make pairs whose scores differ by the gap or more.
 
         In a `table` all objects of a column have the same members, so arguments of calls are JSON text there.
@@ -80,56 +79,49 @@ class PairMaker:
 
     def lines(self, selected: Selected) -> list[tuple[int, bytes]]:
         """Return the number and the bytes of the pair of a group, if it has one."""
-        reason = self._reason(selected)
-        pairs = list[Pair]()
-        if not reason:
-            by_prompt = self._by_prompt(selected)
-            for alike in by_prompt.values():
-                pair = best_and_worst(alike.values())
-                if pair[0] >= self._gap:
-                    pairs.append(pair)
-            reason = "no two that can be written"
-            if len(by_prompt) > 1:
-                reason = "prompts differ"
-        if not pairs:
-            self.no_pair[reason] += 1
-            return []
-        self.pairs += 1
-        widest = max(pairs, key=itemgetter(0))
-        name = group_name(selected.group.key)
-        return [(self.pairs, _line(widest, name))]
-
-    def _reason(self, selected: Selected) -> str:
-        """Return why a group makes no pair; empty if scores do not say so."""
         scores = [r.score for r in selected.rollouts if r.score is not None]
         if not scores:
-            return "without scores"
-        if selected.scored.alone or len(scores) < 2:
-            return "nothing to compare"
-        if selected.scored.is_tied:
-            return "tied"
-        wide = round(max(scores) - min(scores), _DIGITS) >= self._gap
-        return "" if wide else "gap too small"
+            reason = "without scores"
+        elif selected.scored.alone or len(scores) < 2:
+            reason = "nothing to compare"
+        elif selected.scored.is_tied:
+            reason = "tied"
+        elif round(max(scores) - min(scores), _DIGITS) < self._gap:
+            reason = "gap too small"
+        else:
+            pair, reason = self._pair(selected)
+            if pair is not None:
+                self.pairs += 1
+                return [(self.pairs, _line(pair, selected))]
+        self.no_pair[reason] += 1
+        return []
 
-    def _by_prompt(self, selected: Selected) -> ByPrompt:
-        """Write rollouts; of those that read the same only the first counts."""
+    def _pair(self, selected: Selected) -> tuple[Pair | None, str]:
+        """Return the best and the worst rollout that can be written, or why they are no pair."""
         scored = selected.scored
-        names = rollout_ids(selected.group, scored)
-        ids = {
-            r.indices: name
-            for r, name in zip(scored.rollouts, names, strict=True)
-        }
-        by_prompt: ByPrompt = {}
-        for rollout in selected.rollouts:
-            try:
-                written = self._written(selected, rollout, ids[rollout.indices])
-            except (UnreadableError, RecursionError) as error:
-                deep = isinstance(error, RecursionError)
-                self.left_out["nested too deeply" if deep else str(error)] += 1
+        ids = rollout_ids(selected.group, scored)
+        taken = {rollout.indices for rollout in selected.rollouts}
+        written = []
+        for name, rollout in zip(ids, scored.rollouts, strict=True):
+            if rollout.indices not in taken:
                 continue
-            same = by_prompt.setdefault((written.prompt, written.tools), {})
-            same.setdefault(written.answer, written)
-        return by_prompt
+            try:
+                written.append(self._written(selected, rollout, name))
+            except UnreadableError as error:
+                self.left_out[str(error)] += 1
+            except RecursionError:
+                self.left_out["nested too deeply"] += 1
+        unlike = "no two that can be written"
+        if len(written) < 2:
+            return None, unlike
+        best = max(written, key=attrgetter("score"))
+        worst = min(written, key=attrgetter("score"))
+        if (best.prompt, best.tools) != (worst.prompt, worst.tools):
+            return None, "prompts differ"
+        gap = round(best.score - worst.score, _DIGITS)
+        if gap < self._gap or best.answer == worst.answer:
+            return None, unlike
+        return (gap, best, worst), ""
 
     def _written(
         self,
@@ -138,25 +130,11 @@ class PairMaker:
         name: str,
     ) -> WrittenRollout:
         """Write a rollout; UnreadableError with the reason if it would not be whole."""
-        rollouts = selected.group.rollouts
-        first = rollouts[scored.indices[0]]
+        rollout = selected.group.rollouts[scored.indices[0]]
         if scored.score is None:
             raise UnreadableError("without a score")
-        if len(scored.indices) > 1 or first.histories:
+        if len(scored.indices) > 1 or rollout.histories:
             raise UnreadableError("several conversations in one rollout")
-        prompt, answer = self._conversation(first)
-        tools = json_value(first.tools or selected.group.tools, text=True)
-        if tools in EMPTY:
-            tools = None
-        elif not is_list(tools):
-            raise UnreadableError("tools that are no list")
-        texts = (prompt, tools and _json(tools), answer)
-        return WrittenRollout(name, scored.score, *map(_json, texts))
-
-    def _conversation(
-        self, rollout: Rollout
-    ) -> tuple[Sequence[Turn], Sequence[Turn]]:
-        """Return the prompt and the answer of a rollout."""
         begin = rollout.prompt_length
         if begin is None:
             begin = first_agent_turn(rollout.messages)
@@ -167,10 +145,16 @@ class PairMaker:
             raise UnreadableError("the agent speaks before the user")
         if not answer:
             raise UnreadableError("no turn of the agent")
-        return prompt, answer
+        tools = json_value(rollout.tools or selected.group.tools, text=True)
+        if tools in EMPTY:
+            tools = None
+        elif not is_list(tools):
+            raise UnreadableError("tools that are no list")
+        texts = (prompt, tools and _json(tools), answer)
+        return WrittenRollout(name, scored.score, *map(_json, texts))
 
 
-def _line(pair: Pair, group: str) -> bytes:
+def _line(pair: Pair, selected: Selected) -> bytes:
     """Write a pair as a line, with what it is made of."""
     gap, chosen, rejected = pair
     members = {
@@ -178,27 +162,15 @@ def _line(pair: Pair, group: str) -> bytes:
         "chosen": chosen.answer,
         "rejected": rejected.answer,
         "tools": chosen.tools,
+        "score_chosen": _json(chosen.score),
+        "score_rejected": _json(rejected.score),
+        "gap": _json(gap),
+        "group": _json(group_name(selected.group.key)),
+        "chosen_id": _json(chosen.id),
+        "rejected_id": _json(rejected.id),
     }
-    about = {
-        "score_chosen": chosen.score,
-        "score_rejected": rejected.score,
-        "gap": gap,
-        "group": group,
-        "chosen_id": chosen.id,
-        "rejected_id": rejected.id,
-    }
-    for name, value in about.items():
-        members[name] = _json(value)
     body = ", ".join(f'"{name}": {value}' for name, value in members.items())
     return escaped(f"{{{body}}}".encode())
-
-
-def best_and_worst(rollouts: Iterable[WrittenRollout]) -> Pair:
-    """Return the best rollout and the worst, of equal scores the first, and how far they are apart."""
-    written = [*rollouts]
-    best = max(written, key=attrgetter("score"))
-    worst = min(written, key=attrgetter("score"))
-    return round(best.score - worst.score, _DIGITS), best, worst
 
 
 def _message(
@@ -217,9 +189,9 @@ def _message(
         raise UnreadableError("text beside the content of a message")
     content = message.get("content")
     if is_list(content) and len(content) == 1:
-        part = content[0]
-        is_plain = lookup(part, "type") in ("text", None)
-        content = lookup(part, "text") if is_plain else content
+        (part,) = content
+        if lookup(part, "type") in ("text", None):
+            content = lookup(part, "text")
     if not is_text(content) and not (content is None and calls):
         raise UnreadableError("content that is not text")
     turn: Turn = {"role": role, "content": content}
@@ -261,7 +233,11 @@ def _call(
 def _json(value: Any) -> str:
     """Write JSON; UnreadableError for what not every reader takes: NaN, or a lone surrogate."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            value,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
         text.encode()
     except ValueError:
         raise UnreadableError("NaN, or text that is no Unicode") from None

@@ -5,14 +5,31 @@ It is the `--json` of a report and the data of its page, too. docs/output.md say
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import suppress
+from dataclasses import (
+    dataclass,
+    field,
+    fields,
+)
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from itertools import zip_longest
 from math import fsum
-from typing import Any, Literal, TypedDict, TypeVar, get_args
+from typing import (
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
 
 from ruler_cli import __version__
 from ruler_cli.scoring.statistics import (
@@ -50,11 +67,14 @@ _COARSE = 3
 """Decimals of a judge's score in one pass, and of the position of the rollout there."""
 _READ = 9
 """Decimals of a score that count when it is read: a mean over passes added in another order is the same score."""
-_DIGEST = re.compile("[0-9a-f]{16}")
+_DIGITS = 16
+"""Hexadecimal digits of a digest."""
 _MOST_NAMES = 12
 """Names of models that are read."""
 _KINDS = get_args(Kind)
 """The kinds of failures that ruler writes; anything else in a file is `unknown`."""
+_WRITTEN_AS = {"passes_for": "passes_for_0.9"}
+"""Names in OUTPUT that no attribute can have."""
 _NO_SCORES = GroupScores((), passes=0, weight=0.0)
 _NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
@@ -86,13 +106,13 @@ _amount = partial(number_in, least=0)
 _share = partial(number_in, least=0, most=1)
 
 
-def _whole(value: Any) -> int | None:
-    amount = _amount(value)
-    return None if amount is None else int(amount)
-
-
 def _count(value: Any) -> int:
-    return _whole(value) or 0
+    return int(_amount(value) or 0)
+
+
+def _passes(value: Any) -> int | None:
+    """Return a number of passes; None for 0, as of a failure."""
+    return _count(value) or None
 
 
 def text_in(value: Any) -> str:
@@ -104,20 +124,13 @@ def _list_in(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _numbers(value: Any) -> Sequence[float]:
+def _numbers(
+    value: Any,
+    read: Callable[[Any], float | None] = number_in,
+) -> Sequence[float]:
     """Return the numbers of a list; none if it holds anything else."""
-    numbers = []
-    for item in _list_in(value):
-        number = number_in(item)
-        if number is None:
-            return ()
-        numbers.append(number)
-    return tuple(numbers)
-
-
-def _positions(value: Any) -> Sequence[float]:
-    positions = _numbers(value)
-    return positions if all(0 <= at <= 1 for at in positions) else ()
+    numbers = [read(item) for item in _list_in(value)]
+    return () if None in numbers else tuple(numbers)  # type: ignore[arg-type]
 
 
 def _kind(value: Any) -> str:
@@ -130,22 +143,13 @@ def _ending(value: Any) -> str:
 
 def _digest(value: Any) -> str:
     text = text_in(value)
-    return text if _DIGEST.fullmatch(text) else ""
+    return text if len(text) == _DIGITS else ""
 
 
 def _names(value: Any) -> Sequence[str]:
     """Return the texts among the first few of a list."""
     listed = map(text_in, _list_in(value)[:_MOST_NAMES])
     return tuple(filter(None, listed))
-
-
-def _instant(value: Any) -> str:
-    """Return a time as ruler writes it, `2026-11-21T02:14:05Z`; anything else is empty."""
-    try:
-        datetime.strptime(value, INSTANT)
-    except (TypeError, ValueError):
-        return ""
-    return str(value)
 
 
 def _judge_scores(value: Any) -> Sequence[Json]:
@@ -177,19 +181,17 @@ _READERS: dict[Callable[[Any], Any], str] = {
     number_in: "score judge_score",
     _amount: "spread weight cost_usd latency_s",
     _share: "reliability",
-    _whole: "passes passes_for",
+    _passes: "passes passes_for",
     _count: "size windows rescaled unknown_ids shortened pictures_left_out "
     "schema",
-    text_in: "explanation reason judge version",
-    _is_true: "suspect tied cached",
-    bool: "degraded escalated",
-    _kind: "kind",
+    text_in: "explanation reason judge version judged_at",
     _digest: "rubric params",
+    _is_true: "suspect tied cached degraded escalated",
+    _kind: "kind",
     _ending: "ended",
-    _instant: "judged_at",
     _names: "served",
     _numbers: "pass_scores",
-    _positions: "slots",
+    partial(_numbers, read=_share): "slots",
     _judge_scores: "judges",
     _usage: "usage",
 }
@@ -201,30 +203,13 @@ def _read_members(
     names: Collection[str],
 ) -> Json:
     """Read the members with these names that an annotation, or the part of a group in it, has and that are not null."""
-    current = _upgraded(annotation)
     members: Json = {}
     for read, of_kind in _READERS.items():
         for name in of_kind.split():
-            value = current.get(name)
+            value = annotation.get(_WRITTEN_AS.get(name, name))
             if value is not None and name in names:
                 members[name] = read(value)
     return members
-
-
-def _upgraded(annotation: Json) -> Json:
-    """Return an annotation of any version, or the part of a group in it, as this version has it."""
-    changes: Json = {"passes_for": annotation.get("passes_for_0.9")}
-    judges = annotation.get("judges")
-    if isinstance(judges, dict):  # until schema 1
-        names = [*judges]
-        changes["judges"] = [
-            {"judge": name, "score": judges[name]} for name in names
-        ]
-    if annotation.get("judge_score") is None:
-        changes["judge_score"] = annotation.get("score")
-    if annotation.get("weight") == 1 and annotation.get("reliability") is None:
-        changes["weight"] = None  # one pass says nothing
-    return annotation | changes
 
 
 @dataclass(frozen=True)
@@ -263,40 +248,36 @@ class RolloutRecord:
 
     @classmethod
     def read(cls, annotation: Json, **values: Any) -> RolloutRecord:
-        """Read an annotation of any version; `values` are what the reader of the file knows."""
+        """Read an annotation; `values` are what the reader of the file knows."""
         members = _read_members(annotation, _ROLLOUT_NAMES)
         to_have_score = annotation.get("status") == "scored"
         score = members.get("score") if to_have_score else None
-        judge_score = None if score is None else members.get("judge_score")
-        odd_score = to_have_score and judge_score is None
-        members |= {"score": score, "judge_score": judge_score}
-        status: Status = "scored"
-        kind = reason = ""
-        criteria: tuple[Any, Any] = ((), ())
+        judge_score = None
         if score is not None:
-            criteria = _criteria(annotation)
-        else:
+            judge_score = members.get("judge_score", score)
+        odd_score = to_have_score and judge_score is None
+        status: Status = "unmarked" if score is None else "scored"
+        kind = reason = ""
+        if score is None:
             members["judges"] = ()
-            status = "unmarked"
-        if score is None and "status" in annotation:
-            status = "failed"
-            kind = _kind(annotation.get("kind") or "unknown")
-            reason = members.get("reason", "")
+            if "status" in annotation:
+                status = "failed"
+                kind = members.get("kind", "unknown")
+                reason = members.get("reason", "")
             if odd_score:
                 reason = "its score is not a number"
-        # scores of passes without positions, or a single one that says no more than the score
-        pass_scores = members.get("pass_scores", ())
-        rounded = None if judge_score is None else round(judge_score, _COARSE)
-        only = pass_scores == (rounded,)
-        if only or len(pass_scores) != len(members.get("slots", ())):
-            pass_scores = ()
+        # scores of passes say something with their positions only
+        if len(members.get("pass_scores", ())) != len(members.get("slots", ())):
+            members["pass_scores"] = ()
+        criteria, criteria_passes = _criteria(annotation)
         members |= {
             "status": status,
+            "score": score,
+            "judge_score": judge_score,
             "kind": kind,
             "reason": reason,
-            "criteria": criteria[0],
-            "criteria_passes": criteria[1],
-            "pass_scores": pass_scores,
+            "criteria": criteria,
+            "criteria_passes": criteria_passes,
             "odd_score": odd_score,
         }
         return cls(**members | values)
@@ -326,13 +307,6 @@ class RolloutRecord:
         """The mean position over passes, from 0 to 1."""
         return sum(self.slots) / len(self.slots) if self.slots else None
 
-    def last_of(self, values: Sequence[Any]) -> Any:
-        """Return the value of its last part that has one of `values`, which are those of all parts of the group."""
-        for i in reversed(self.indices):
-            if values[i] is not None:
-                return values[i]
-        return None
-
     def values(
         self,
         distinct: int,
@@ -341,12 +315,14 @@ class RolloutRecord:
     ) -> RolloutValues:
         """Return the numbers that figures count; `placed`: its positions are those among all rollouts."""
         criteria = []
-        for i, criterion in enumerate(self.criteria):
-            passes = (
-                tuple(self.criteria_passes[i]) if self.criteria_passes else ()
-            )
+        rows: Iterable[tuple[Any, Any]] = zip_longest(
+            self.criteria, self.criteria_passes, fillvalue=()
+        )
+        for criterion, passes in rows:
             score = CriterionScore(
-                criterion["name"], criterion["value"], passes
+                criterion["name"],
+                criterion["value"],
+                tuple(passes),
             )
             criteria.append(score)
         return RolloutValues(
@@ -408,50 +384,42 @@ class GroupRecord:
         judge: str,
         rollouts: tuple[RolloutRecord, ...],
     ) -> GroupRecord:
-        """Read a group's part of any version; `judge` is that of its rollouts, if the part names none."""
-        statuses = {rollout.status for rollout in rollouts}
-        names = set(_GROUP_NAMES) - {"kind", "reason"}
+        """Read a group's part; `judge` is that of its rollouts, if the part names none."""
         values: Json = {"key": key, "rollouts": rollouts}
-        if "scored" in statuses:
-            values["status"] = "scored"
-        elif "failed" in statuses or part.get("status") == "failed":
-            names -= _QUALITY
+        failed = [r for r in rollouts if r.status == "failed"]
+        if any(rollout.status == "scored" for rollout in rollouts):
+            values |= {"status": "scored", "kind": "", "reason": ""}
+        elif failed or part.get("status") == "failed":
+            failure = part
+            if failed and not part.get("kind"):
+                failure = vars(failed[0])
             values |= {
                 "status": "failed",
-                "kind": _kind(part.get("kind") or "unknown"),
-                "reason": text_in(part.get("reason")),
+                "kind": _kind(failure.get("kind")),
+                "reason": text_in(failure.get("reason")),
             }
-            if "failed" in statuses and not part.get("kind"):
-                failed = [r for r in rollouts if r.status == "failed"]
-                values["kind"] = failed[0].kind
-                values["reason"] = failed[0].reason
         else:
             return cls(**values)
-        members = _read_members(part, names)
+        members = _read_members(part, _GROUP_NAMES)
         members["judge"] = members.get("judge") or judge
         return cls(**members | values)
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """The words for what is to know of it."""
-        flags = {
-            "suspect": any(rollout.suspect for rollout in self.rollouts),
-            "degraded": self.degraded,
-            "escalated": self.escalated,
-            "windows": self.windows,
-            "shortened": self.shortened,
-            "pictures_left_out": self.pictures_left_out,
-            "alone": len(self.rollouts) == 1,
-            "cached": self.cached,
-        }
-        return tuple([name for name, holds in flags.items() if holds])
+        flags = [name for name in _FLAGS if getattr(self, name)]
+        if any(rollout.suspect for rollout in self.rollouts):
+            flags.insert(0, "suspect")
+        if len(self.rollouts) == 1:
+            flags.append("alone")
+        return tuple(flags)
 
     @cached_property
     def written(self) -> Json:
         """The fields of OUTPUT."""
-        names = {"passes_for": "passes_for_0.9"}
         return {
-            names.get(name, name): value for name, value in vars(self).items()
+            _WRITTEN_AS.get(name, name): value
+            for name, value in vars(self).items()
         }
 
     def as_json(self) -> Json:
@@ -473,8 +441,7 @@ class GroupRecord:
     @cached_property
     def scores(self) -> tuple[float, ...]:
         """The scores of the rollouts that have one."""
-        scores = [rollout.score for rollout in self.rollouts]
-        return tuple([score for score in scores if score is not None])
+        return tuple([r.score for r in self.rollouts if r.score is not None])
 
     @property
     def best_first(self) -> list[int]:
@@ -515,21 +482,25 @@ class GroupRecord:
     @property
     def one_score(self) -> bool:
         """True if the judge gave one score to rollouts that differ: it saw them at different positions."""
-        scored = [
-            rollout for rollout in self.rollouts if rollout.score is not None
-        ]
-        scores = [rollout.judge_score for rollout in scored]
-        several = len({tuple(rollout.slots) for rollout in scored}) > 1
+        scores = [rollout.judge_score for rollout in self._scored]
+        several = len(self._positions) > 1
         return several and None not in scores and one_score(scores)
 
     @property
     def alone(self) -> bool:
         """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
-        scored = [
-            rollout for rollout in self.rollouts if rollout.score is not None
-        ]
-        positions = {tuple(rollout.slots) for rollout in scored}
-        return len(scored) == 1 or (len(positions) == 1 and any(positions))
+        positions = self._positions
+        return len(self._scored) == 1 or (
+            len(positions) == 1 and any(positions)
+        )
+
+    @property
+    def _scored(self) -> list[RolloutRecord]:
+        return [r for r in self.rollouts if r.score is not None]
+
+    @property
+    def _positions(self) -> set[tuple[float, ...]]:
+        return {tuple(rollout.slots) for rollout in self._scored}
 
     @cached_property
     def pairs(self) -> Concordance:
@@ -568,23 +539,20 @@ class GroupRecord:
     @property
     def time(self) -> float | None:
         """The time at which it was judged, in seconds since 1970; None: the file does not say."""
-        if not self.judged_at:
-            return None
-        at = datetime.strptime(self.judged_at, INSTANT)
-        return at.replace(tzinfo=UTC).timestamp()
+        with suppress(ValueError):
+            at = datetime.strptime(self.judged_at, INSTANT)
+            return at.replace(tzinfo=UTC).timestamp()
+        return None
 
 
 _names_of = [member.name for member in fields(RolloutRecord)]
 _ROLLOUT_NAMES = tuple(_names_of[: _names_of.index("indices")])
 _names_of = [member.name for member in fields(GroupRecord)]
 _GROUP_NAMES = tuple(_names_of[: _names_of.index("rollouts")])
-_QUALITY = set(
-    words_of(
-        "passes tied reliability weight degraded escalated windows shortened "
-        "pictures_left_out"
-    )
+_FLAGS = words_of(
+    "degraded escalated windows shortened pictures_left_out cached"
 )
-"""Members of a group that are about its scores."""
+"""Members of a group that are flags."""
 
 
 def _made(
@@ -627,7 +595,11 @@ def rollout_records(
     else:
         rollouts = scores.rollouts
     records = []
-    for judged, rollout in zip(rollouts, group.rollouts, strict=True):
+    for judged, rollout in zip(
+        rollouts,
+        group.rollouts,
+        strict=True,
+    ):
         score = judged.score
         values = _NO_VALUES if score is None else judged
         kind = reason = ""

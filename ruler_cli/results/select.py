@@ -7,20 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from functools import partial
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import Output, refuse_clashes
-from ruler_cli.files.splice import Patches, read_array, span_at
+from ruler_cli.files.output import (
+    Output,
+    refuse_clashes,
+    refuse_input,
+)
+from ruler_cli.files.splice import (
+    Patches,
+    read_array,
+    span_at,
+)
 from ruler_cli.formats.format import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.results.source import ScoredSource
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Line, Path, Problem
+from ruler_cli.types import (
+    Group,
+    Line,
+    Path,
+    Problem,
+)
 
 OpenContainer = Callable[[Container], None]
 Open = Callable[
@@ -42,35 +54,28 @@ def select(
 ) -> Selector:
     """Write the groups and rollouts of a choice, or the `pairs` that are made of them.
 
-    UsageError if no group of INPUT has the figure of a condition. `on_problem` is called with each line of INPUT
-    that cannot be read, `on_group` after each group. Groups are read one at a time. `force`: an OUTPUT that ruler
-    did not write is replaced. After an error OUTPUT is as it was, and nothing else is left.
+    UsageError if no group of INPUT has the figure of a condition, or OUTPUT is INPUT. `on_problem` is called with each
+    line of INPUT that cannot be read, `on_group` after each group. Groups are read one at a time. `force`: an OUTPUT
+    that ruler did not write is replaced. After an error OUTPUT is as it was, and nothing else is left.
 
     The selector is returned, with its counts.
     """
     selector = Selector(choice)
-    counts = selector.counts
-    scored = Location(source.source)
+    name = Location(source.source).shown
 
     def unreadable(problem: Problem) -> None:
-        counts["unreadable"] += 1
+        selector.counts["unreadable"] += 1
         on_problem(problem)
 
     def write_as(container: Container) -> None:
-        if pairs:
-            out.write_new()
-        else:
+        if not pairs:
             out.write_as(container, scored=False)
 
-    refuse_in_place = partial(_refuse_in_place, scored, output)
+    refuse_input(source.source, output)
     refuse_clashes(source.source, output)
-    if pairs:
-        refuse_in_place("lose its rollouts")
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, Output(output, keep=False, force=force) as out:
         opened = open_source(source, inputs, unreadable, write_as)
-        if counts["unreadable"]:
-            refuse_in_place("lose what cannot be read")
         if opened.reader is not None:
             if not (opened.in_order or pairs):
                 out.keep_order(opened.order())
@@ -86,26 +91,10 @@ def select(
                     elif selected is not None:
                         out.write(pairs.lines(selected))
                 except UsageError as error:
-                    raise UsageError(f"{scored.shown}: {error}") from None
-            selector.refuse_missing(scored.shown)
-            if counts["groups"] and not counts["kept groups"]:
-                refuse_in_place(
-                    f"be left with none of its {counts['groups']} groups"
-                )
+                    raise UsageError(f"{name}: {error}") from None
+            selector.refuse_missing(name)
         out.commit()
     return selector
-
-
-def _refuse_in_place(
-    scored: Location,
-    output: str,
-    why: str,
-) -> None:
-    """Raise UsageError if OUTPUT is INPUT."""
-    if output != "-" and scored.same(output):
-        problem = f"is INPUT, and would {why}"
-        place = Location(output).shown
-        raise UsageError(problem, "give another OUTPUT", place=place)
 
 
 class Cutter:
@@ -145,38 +134,36 @@ class Cutter:
             if len(removed) == len(paths) and (removed or selected is None):
                 body = b""
             elif removed:
-                body = self._cut(line, removed)
+                body = cut(line, self._form, removed)
             records.append((line.number, body))
         return records
 
-    def _cut(
-        self,
-        line: Line,
-        removed: Collection[Path],
-    ) -> bytes:
-        try:
-            return cut(line.raw, self._form, removed)
-        except (UnreadableError, RecursionError) as error:
-            deep = isinstance(error, RecursionError)
-            reason = "is nested too deeply" if deep else error
-            raise UsageError(
-                f"{line.where} cannot lose a rollout exactly: it {reason}",
-                "use conditions about groups, which leave out whole records",
-            ) from None
-
 
 def cut(
-    raw: bytes,
+    line: Line,
     form: Format,
     removed: Collection[Path],
 ) -> bytes:
     """Cut some rollouts out of the list of a record.
 
-    UnreadableError if several lists hold parts of each: if the wrong list lost an item, or the right one did not,
+    UsageError if several lists hold parts of each: if the wrong list lost an item, or the right one did not,
     every later item would belong to another rollout, and nobody would notice.
     """
-    if form.shape == "columns" or form.listed or form.parallel:
-        raise UnreadableError("holds its answers in lists, or compares them")
+    reason = "holds its answers in lists, or compares them"
+    if form.shape != "columns" and not form.listed and not form.parallel:
+        try:
+            return _without(line.raw, removed)
+        except UnreadableError as error:
+            reason = str(error)
+        except RecursionError:
+            reason = "is nested too deeply"
+    raise UsageError(
+        f"{line.where} cannot lose a rollout exactly: it {reason}",
+        "use conditions about groups, which leave out whole records",
+    )
+
+
+def _without(raw: bytes, removed: Collection[Path]) -> bytes:
     dropped = {int(path[-1]) for path in removed}
     patches = Patches(raw)
     for path in {path[:-1] for path in removed if len(path) > 1}:

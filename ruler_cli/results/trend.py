@@ -8,16 +8,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from math import log, sqrt
 from statistics import fmean, median
-from typing import Any, Literal, NamedTuple
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+)
 
-from ruler_cli.results.figures import FileFigures, ScoredFile
+from ruler_cli.results.figures import (
+    WAYS,
+    FileFigures,
+    ScoredFile,
+)
 from ruler_cli.results.identity import digests_of
 from ruler_cli.results.record import Json
-from ruler_cli.scoring.drift import BEFORE, LEAST, rises
+from ruler_cli.scoring.drift import (
+    BEFORE,
+    LEAST,
+    rises,
+)
 from ruler_cli.types import ENDINGS
 
 FALSE_ALARMS = 0.05
@@ -31,26 +47,18 @@ _UNLIKE = 0.05
 """The share of a step's groups that are judged otherwise than in the first step, beyond which no test counts it."""
 _RUBRICS = 3
 """Rubrics of a step that are compared with those of the first; more are rubrics of single tasks."""
+_JUDGED_BY = ("judge", "served", "rubric", "parameters")
+"""The things that make scores and that are compared."""
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _LONGEST_NUMBER = 15
 """Digits of a step; a longer number is a time or an id."""
 
-DriftKind = Literal["label", "held_out", "length", "size"]
-"""The tests: the score rises and the label, or the held-out judge, does not; the score follows length; length rises."""
+DriftKind = Literal["label", "held_out", "length"]
+"""The tests: the score rises and the label, or the held-out judge, does not; the score follows length."""
 StepOrigin = Literal["name", "order"]
 """The source of the numbers of steps: the names of the files, or their order."""
 Panel = tuple[Any, ...]
 """The names of the training judge and the held-out one; empty without two judges."""
-_WAYS = {
-    "judge": "judges",
-    "served model": "served",
-    "rubric": "rubrics",
-    "parameters": "params",
-}
-"""The things that make scores, with the names of their words."""
-_TEXTS = ("step", "source", "reason", "same_as", "differs")
-
-
 _Means = Sequence[float]
 """The means of a step that a test looks at: of the score and of what explains it, or the size of a correlation."""
 
@@ -82,22 +90,27 @@ class TrendStep:
         self.file = file.figures
         for _, group, scored in file.read():
             scores = [rollout.judge_score for rollout in scored.rollouts]
-            rollouts = zip(digests_of(group, scored), scores, strict=True)
+            rollouts = zip(
+                digests_of(group, scored),
+                scores,
+                strict=True,
+            )
             self.content += hash(frozenset(rollouts))
             update()
-        if not self.file.groups["scored"]:
-            kinds = self.file.words["kinds"].listed().items()
-            failed = ", ".join(f"{number} {kind}" for kind, number in kinds)
-            self.reason = "no rollout has an annotation of ruler"
-            if failed:
-                self.reason = f"no rollout has a score; failed groups: {failed}"
+        if self.file.groups["scored"]:
+            return
+        kinds = self.file.words["kind"].listed().items()
+        failed = ", ".join(f"{number} {kind}" for kind, number in kinds)
+        self.reason = "no rollout has an annotation of ruler"
+        if failed:
+            self.reason = f"no rollout has a score; failed groups: {failed}"
 
     def compare(self, first: TrendStep) -> None:
         """Name what made scores differently from those of the first step, and those of how many groups."""
         unlike: dict[str, int] = {}
-        for way, words in _WAYS.items():
-            usual = first.file.words[words]
-            counts = self.file.words[words]
+        for way in _JUDGED_BY:
+            usual = first.file.words[way]
+            counts = self.file.words[way]
             new = counts.total() - sum(counts[word] for word in usual)
             of_tasks = way == "rubric" and len(counts) > _RUBRICS
             if usual and new and not of_tasks:
@@ -106,7 +119,7 @@ class TrendStep:
             # their digest is of the judges' names, too
             unlike.pop("parameters", None)
         self.unlike = max(unlike.values(), default=0)
-        self.differs = ", ".join(unlike)
+        self.differs = ", ".join([WAYS[way] for way in unlike])
         every = self.file.groups["all"]
         if 0 < self.unlike < every:
             self.differs += f" in {self.unlike} of {every} groups"
@@ -119,43 +132,49 @@ class TrendStep:
         """Return the means that a test looks at, empty without them, and their products within groups."""
         sums = self.file.sums
         if kind == "length":
-            length = sums.lengths.trend()
-            if length is None:
-                return (), {}
-            return (abs(length.correlation),), {}
-        if kind == "size":
-            written = sums.means["bytes"]
-            return [written.mean] if written.number else (), {}
+            trend = sums.lengths.trend()
+            return [abs(trend.correlation)] if trend else [], {}
         moments = [sums.means["score"], sums.means["label"]]
         products = sums.by_label
         if kind == "held_out":
-            moments = [
-                sums.judges[name] for name in panel if name in sums.judges
-            ]
+            moments = [sums.judges[judge] for judge in panel]
             products = sums.by_judges.get(panel, Counter())
-        means = [mean.mean for mean in moments if mean.number]
-        return means if len(means) == 2 else (), products
+        if not moments or not all(moment.number for moment in moments):
+            return [], {}
+        return [moment.mean for moment in moments], products
 
     def as_json(self) -> Json:
         """Return it as JSON."""
         figures = self.file.figures(lambda _: {})
         sums = self.file.sums
-        step: Json = {name: getattr(self, name) for name in _TEXTS}
+        means: Json = {}
         for name in ("score", "label", "bytes"):
-            mean = sums.means[name]
-            step[name] = {"mean": mean.mean} if mean.number else None
+            moment = sums.means[name]
+            means[name] = {"mean": moment.mean} if moment.number else None
         judges = []
-        for judge, mean in sums.judges.items():
-            judges.append({"name": judge, "mean": mean.mean})
+        for judge, moment in sums.judges.items():
+            if moment.number:
+                judges.append(
+                    {
+                        "name": judge,
+                        "mean": moment.mean,
+                    }
+                )
         endings = {name: self.file.rollouts[name] for name in ENDINGS}
-        accuracy = figures["against_label"]["agreement"]
         return {
-            **step,
+            "step": self.step,
+            "source": self.source,
+            "reason": self.reason,
+            "same_as": self.same_as,
+            "differs": self.differs,
+            **means,
             "groups": figures["groups"],
             "rollouts": figures["rollouts"] | endings,
             "criteria": figures["criteria"],
             "spread": {"median": figures["spread"]["median"]},
-            "against_label": {"accuracy": accuracy},
+            "against_label": {
+                "accuracy": figures["against_label"]["agreement"],
+            },
             "with_length": {"score": figures["lengths"]["correlation"]},
             "judges": judges,
         }
@@ -175,11 +194,11 @@ class Drift(NamedTuple):
 
 
 class DriftTest:
-    """A test: a number of each step that has one.
+    """A test: a number of each step that has one, in `values` by the number of the step.
 
-    The number is the mean score less the `slope` times the mean label (or the mean of the held-out judge). The slope
+    The number is the mean score less the slope times the mean label (or the mean of the held-out judge). The slope
     is that of the score on the label within the groups of the first steps, so a policy that improves moves both, and
-    not the number. Of `length` it is the size of the correlation with the score, of `size` the mean of bytes.
+    not the number. Of `length` it is the size of the correlation with the score.
     """
 
     def __init__(
@@ -200,13 +219,16 @@ class DriftTest:
                 totals.update(products)
             self._steps.append(step)
             self._means.append(means)
+        self._deviations = (sqrt(totals["aa"]), sqrt(totals["bb"]))
         slope = 0.0
         if totals["bb"]:
             slope = max(0.0, totals["ab"] / totals["bb"])
-        self._deviations = (sqrt(totals["aa"]), sqrt(totals["bb"]))
         self.values: dict[float, float] = {}
-        """By the number of the step."""
-        for step, means in zip(self._steps, self._means, strict=True):
+        for step, means in zip(
+            self._steps,
+            self._means,
+            strict=True,
+        ):
             self.values[step.step] = means[0] - slope * means[-1]
         self.runs = len(self.values) >= LEAST
 
@@ -214,26 +236,29 @@ class DriftTest:
         """Return the first drift with the `needed` evidence."""
         groups = [step.file.sums.counts["groups"] for step in self._steps]
         usual = median(groups[:LEAST])
-        weights = [min(1.0, number / usual) for number in groups]
         score_deviation, label_deviation = self._deviations
+        weights = [min(1.0, number / usual) for number in groups]
         for rise in rises([*self.values.values()], weights):
             if rise.evidence < needed:
                 continue
             levels = []
-            moved = []
             for column in zip(*self._means, strict=True):
                 before = fmean(column[: rise.since])
-                after = fmean(column[rise.since : rise.end])
-                levels.append((before, after))
-                moved.append(after - before)
-            score_moved = moved[0] * label_deviation
+                levels.append((before, fmean(column[rise.since : rise.end])))
+            moved = [after - before for before, after in levels]
             label_moved = moved[-1] * score_deviation
-            if label_moved * _FLAT <= score_moved:
+            if label_moved * _FLAT <= moved[0] * label_deviation:
                 return Drift(
                     self.kind,
                     self._steps[rise.end - 1].step,
                     self._steps[rise.since].step,
-                    dict(zip(("score", "label"), levels, strict=False)),
+                    dict(
+                        zip(
+                            ("score", "label"),
+                            levels,
+                            strict=False,
+                        )
+                    ),
                 )
         return None
 
@@ -242,8 +267,8 @@ class Trend:
     """The steps of a training in their order, and what drifts.
 
     Tests count a step if nearly all of its groups were judged as those of the first step, and it does not hold the
-    same as one before. Of trainings in which nothing drifts at most the share FALSE_ALARMS has a drift here, if noise
-    is as assumed.
+    same as one before; `left_out` counts those that were judged otherwise. Of trainings in which nothing drifts at
+    most the share FALSE_ALARMS has a drift here, if noise is as assumed.
     """
 
     def __init__(
@@ -255,11 +280,10 @@ class Trend:
         self.origin = origin
         self.panel: Panel = ()
         self.left_out = 0
-        """Steps that were judged in another way, and that no test counts."""
         judged = [step for step in self.steps if not step.reason]
         counted = []
         first: dict[int, float] = {}
-        kinds: list[DriftKind] = ["held_out", "length", "size"]
+        kinds: list[DriftKind] = ["held_out", "length"]
         for step in judged:
             step.compare(judged[0])
             same = first.setdefault(step.content, step.step)
@@ -273,7 +297,14 @@ class Trend:
             self.panel = self.panel or next(iter(sums.by_judges), ())
             if sums.means["label"].number:
                 kinds[0] = "label"
-        tests = [DriftTest(kind, counted, self.panel) for kind in kinds]
+        tests = [
+            DriftTest(
+                kind,
+                counted,
+                self.panel,
+            )
+            for kind in kinds
+        ]
         self.tests = [test for test in tests if test.values]
         running = [test for test in tests if test.runs]
         needed = log(max(1, len(running)) / FALSE_ALARMS)
@@ -285,13 +316,12 @@ class Trend:
         tests = []
         for test in self.tests:
             values = [test.values.get(step.step) for step in self.steps]
-            tests.append(
-                {
-                    "kind": test.kind,
-                    "steps": len(test.values),
-                    "values": values,
-                }
-            )
+            row = {
+                "kind": test.kind,
+                "steps": len(test.values),
+                "values": values,
+            }
+            tests.append(row)
         return {
             "step_from": self.origin,
             "false_alarms": FALSE_ALARMS,

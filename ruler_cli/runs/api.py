@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,8 +18,8 @@ from ruler_cli.errors import (
 )
 from ruler_cli.runs.file import score
 from ruler_cli.runs.json_form import G
-from ruler_cli.runs.objects import GroupWithScores, JudgedGroup, ObjectReader
-from ruler_cli.runs.scorer import Groups, Log, ScoredStream, Scorer, guarded
+from ruler_cli.runs.objects import JudgedGroup, ObjectReader
+from ruler_cli.runs.scorer import Groups, Log, Scorer, guarded, scored_groups
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
@@ -59,11 +58,6 @@ async def score_file(
     """
     settings = ScoreSettings() if settings is None else settings
     refuse_no_settings(settings)
-    for name, path in (("input", input), ("output", output)):
-        if not isinstance(path, str | os.PathLike):
-            raise WrongShapeError(
-                f"{name}: is of type {type(path).__name__}; give a path, an address or '-'"
-            )
     source = replace(settings.input, source=os.fspath(input))
     force = force or settings.force
     settings = replace(
@@ -77,7 +71,7 @@ async def score_file(
     return result.summary
 
 
-async def score_groups(
+def score_groups(
     groups: Groups[G],
     settings: ScoreSettings | None = None,
     *,
@@ -89,12 +83,9 @@ async def score_groups(
     that is run again goes on where it stopped. Close the generator, with `contextlib.aclosing`, if what
     follows a loop that ends early depends on it.
     """
-    async with (
-        Scorer(settings, observer=observer) as scorer,
-        ScoredStream(scorer.opened, groups) as stream,
-    ):
-        async for judged in stream:
-            yield judged
+    return scored_groups(
+        Scorer(settings, observer=observer), groups, opens=True
+    )
 
 
 class TrajectoryScore(BaseModel):
@@ -136,19 +127,10 @@ async def ruler(
     usage.
     """
     group: Any = message_lists
-    if isinstance(message_lists, Sequence) and not isinstance(
-        message_lists, str
-    ):
-        if not message_lists:
-            return []
-        if not isinstance(tools, list | tuple | None):
-            raise WrongShapeError("give a list of tools", place="tools")
+    if isinstance(group, list | tuple) and not group:
+        return []
+    if tools is not None:
         group = {"trajectories": message_lists, "tools": tools}
-    elif tools is not None:
-        raise WrongShapeError(
-            "are those of the group; leave them out", place="tools"
-        )
-    ObjectReader(InputSettings()).read(group, 0, "message_lists")
     scored = await _score_once(
         group, judge_model, extra_litellm_params, rubric, debug=debug
     )
@@ -172,30 +154,6 @@ async def ruler(
             )
         )
     return rollouts
-
-
-@overload
-async def score_group(
-    group: G,
-    judge_model: str = ...,
-    extra_litellm_params: Mapping[str, Any] | None = ...,
-    rubric: Standards | None = ...,
-    *,
-    swallow_exceptions: Literal[False] = ...,
-    debug: bool = ...,
-) -> G: ...
-
-
-@overload
-async def score_group(
-    group: G,
-    judge_model: str = ...,
-    extra_litellm_params: Mapping[str, Any] | None = ...,
-    rubric: Standards | None = ...,
-    *,
-    swallow_exceptions: bool,
-    debug: bool = ...,
-) -> G | None: ...
 
 
 async def score_group(
@@ -238,7 +196,7 @@ async def _score_once(
     rubric: Standards | None,
     *,
     debug: bool,
-) -> GroupWithScores[G]:
+) -> JudgedGroup[G]:
     """Score a group with a judge of its own, in one pass and without a ledger; NotScoredError if it fails.
 
     litellm's own parameters are acted on, the rest is sent.
@@ -261,19 +219,11 @@ async def _score_once(
         ledger=None,
         debug=debug,
     )
-    async with Scorer(settings, observer=_Replies()) as scorer:
+    async with Scorer(settings) as scorer:
         try:
             scored = await scorer.score(group)
         except RefusedError as error:
             raise NotScoredError("refused", str(error)) from None
-    if scored.failed:
+    if scored.kind is not None:
         raise NotScoredError(scored.kind, scored.reason)
     return scored
-
-
-class _Replies(Log):
-    """Shows the judge's replies on stderr, and logs the rest."""
-
-    def replied(self, group: str, text: str) -> None:
-        """Show a reply."""
-        sys.stderr.write(f"judge: {text}\n")

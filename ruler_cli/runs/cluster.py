@@ -26,7 +26,7 @@ from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.pool.engine import StopSignal, in_thread, threaded
+from ruler_cli.pool.engine import StopSignal, end_tasks, in_thread
 from ruler_cli.runs.file import (
     RunResult,
     judge_file,
@@ -107,7 +107,12 @@ async def score_on_ray(
     """Score INPUT into OUTPUT as `score` does, with a worker for each CPU of a running Ray."""
     began = time.perf_counter()
     with ExitStack() as stack:
-        reading = partial(open_input, settings.input, stack, lambda _: None)
+        reading = partial(
+            open_input,
+            settings.input,
+            stack,
+            lambda _: None,
+        )
         source = await in_thread(reading)
         # a columnar record holds several groups, perhaps of several shards
         if (
@@ -126,37 +131,40 @@ async def score_on_ray(
     observer.started(groups)
     cpus = int(ray.cluster_resources().get("CPU", 1))
     count = _workers(settings, min(cpus, groups))
-    reports = _reports(ray, settings, stop_signal, count)
-    shards = await _take(settings, observer, stop_signal, reports)
-    paid = Summary.of([shard.summary for shard in shards])
+    reports = await _score_shards(
+        ray,
+        settings,
+        observer,
+        stop_signal,
+        count,
+    )
+    shards = [report.summary for report in reports]
+    ended = [report.summary for report in reports if report.ended]
     reason = stop_signal.reason
     if reason is not None:
+        paid = Summary.of(shards)
         paid.stopped = reason.reason
         return RunResult(paid, reason, whole=False)
-    ended = [shard.summary for shard in shards if shard.ended]
     if len(ended) < count:
         observer.warn("a worker of Ray died; this process scores what it left")
     cap = settings.pool.max_cost
     left = cap
     if cap is not None:
-        left = 0.0
         # one that died may have spent its part
+        left = cap / count * len(ended)
         for summary in ended:
-            left += cap / count
-            left -= summary.cost_usd or 0.0
-            left -= summary.unsure_usd or 0.0
+            left -= (summary.cost_usd or 0.0) + (summary.unsure_usd or 0.0)
         left = max(0.0, left)
     rest = replace(settings.pool, max_cost=left)
     last = replace(settings, pool=rest, retry_failed=False)
     result = await score(last, observer, stop_signal)
     summary = result.summary
-    kept = min(paid.kept, summary.kept)
-    failed_before = min(paid.failed_before, summary.failed_before)
+    paid = Summary.of(shards)
+    summary.kept = min(paid.kept, summary.kept)
+    summary.failed_before = min(paid.failed_before, summary.failed_before)
     paid = Summary.of([paid, summary])
     for name in _PAID:
         setattr(summary, name, getattr(paid, name))
-    summary.kept = kept
-    summary.failed_before = failed_before
     summary.seconds = time.perf_counter() - began
     if isinstance(result.stopped, CapReached):
         # it names the part of the cap that the last run had
@@ -177,13 +185,14 @@ def _workers(settings: ScoreSettings, most: int) -> int:
     return max(1, int(min(limit for limit in limits if limit is not None)))
 
 
-def _reports(
+async def _score_shards(
     ray: Any,
     settings: ScoreSettings,
+    observer: Observer,
     stop_signal: StopSignal,
     count: int,
-) -> Iterator[tuple[object, ShardReport]]:
-    """Have workers score all shards, and yield each shard with its report, until the run is told to stop."""
+) -> list[ShardReport]:
+    """Have workers score all shards, store the rows of their reports, and return the last report of each shard."""
     rows = list[Any]()
     if len(ray.nodes()) > 1:
         caches = [cache_of(None, judge) for judge in settings.judges]
@@ -194,52 +203,48 @@ def _reports(
             rows += map(ray.put, rows_of(path, models))
     home = ray.get_runtime_context().get_node_id()
     keys = environment(settings.judges)
-    folder = str(Path.cwd())
     actor = ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
+    newest = dict[int, ShardReport]()
+
+    async def follow(number: int, worker: Any) -> None:
+        """Take the reports of a worker until its end, or until it dies."""
+        score_shard = worker.score.options(num_returns="streaming")
+        with suppress(ray.exceptions.RayActorError):
+            async for reference in score_shard.remote():
+                newest[number] = report = await reference
+                if report.rows and settings.ledger:
+                    append = partial(append_rows, settings.ledger, report.rows)
+                    await asyncio.to_thread(append)
+                for sentence in report.warnings:
+                    observer.warn(sentence)
+                if report.stopped is not None:
+                    stop_signal.stop(report.stopped)
+                summaries = [report.summary for report in newest.values()]
+                observer.tick(Summary.of(summaries), Status())
+
     workers = []
-    streams = []
+    following = []
     for number in range(count):
         part = _for_shard(settings, number, count)
-        worker = actor.remote(part, folder, home, keys, rows)
+        worker = actor.remote(
+            part,
+            str(Path.cwd()),
+            home,
+            keys,
+            rows,
+        )
         workers.append(worker)
-        score_shard = worker.score.options(num_returns="streaming")
-        streams.append(score_shard.remote())
-    while streams:
-        ready, _ = ray.wait(streams, timeout=4 * _TICK)
-        if stop_signal.reason is not None:
-            for worker in workers:
-                worker.stop.remote()
-            # those that have not begun wait for a CPU
-            if not ready:
-                return
-        for stream in ready:
-            try:
-                yield stream, ray.get(next(stream))
-            except (StopIteration, ray.exceptions.RayActorError):
-                streams.remove(stream)
-
-
-async def _take(
-    settings: ScoreSettings,
-    observer: Observer,
-    stop_signal: StopSignal,
-    reports: Iterator[tuple[object, ShardReport]],
-) -> list[ShardReport]:
-    """Store the rows of reports, and return the last report of each shard."""
-    assert settings.ledger is not None  # noqa: S101 - refused before
-    newest = dict[object, ShardReport]()
-    pull = threaded(reports)
-    while (item := await pull()) is not None:
-        shard, report = item
-        newest[shard] = report
-        if report.rows:
-            await asyncio.to_thread(append_rows, settings.ledger, report.rows)
-        for sentence in report.warnings:
-            observer.warn(sentence)
-        if report.stopped is not None:
-            stop_signal.stop(report.stopped)
-        summary = Summary.of([report.summary for report in newest.values()])
-        observer.tick(summary, Status())
+        following.append(asyncio.create_task(follow(number, worker)))
+    whole = await stop_signal.before(asyncio.gather(*following))
+    if stop_signal.reason is None:
+        whole.result()
+    else:
+        for worker in workers:
+            worker.stop.remote()
+        # those that have not begun wait for a CPU
+        begun = [following[number] for number in newest]
+        await asyncio.gather(*begun)
+        await end_tasks(*following)
     return [*newest.values()]
 
 
@@ -338,7 +343,11 @@ class Worker(Observer):
         # the last run goes on where the cap of a worker ends
         return None if isinstance(stopped, CapReached) else stopped
 
-    def tick(self, summary: Summary, status: Status) -> None:
+    def tick(
+        self,
+        summary: Summary,
+        status: Status,
+    ) -> None:
         """Store counts for the next report."""
         self._summary = summary
 

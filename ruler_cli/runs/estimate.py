@@ -23,7 +23,7 @@ from ruler_cli.judges.providers import ModelInfo, stated_limit
 from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.marks import shown_in
+from ruler_cli.prompting.pictures import shown_in
 from ruler_cli.prompting.prompt import (
     PromptLayout,
     build_layout,
@@ -63,13 +63,29 @@ class Range:
         return iter((self.low, self.expected, self.high))
 
     def __add__(self, more: Range) -> Range:
-        return Range(*map(operator.add, self, more))
+        return Range(
+            *map(
+                operator.add,
+                self,
+                more,
+            )
+        )
 
     def __mul__(self, factor: Range) -> Range:
-        return Range(*map(operator.mul, self, factor))
+        return Range(
+            *map(
+                operator.mul,
+                self,
+                factor,
+            )
+        )
 
 
-CALLS = Range(1, 1, 2)
+CALLS = Range(
+    1,
+    1,
+    2,
+)
 """Calls for a request.
 
 One, and in the high value a corrective request after an unusable answer. Identical groups share a request
@@ -82,28 +98,52 @@ LEAST_PROMPT = 0.85
 Measured: on the rollouts of tau-bench 500,918 tokens are expected, OpenAI's o200k_base counts 495,962. The least is
 an assumption about other tokenizers; the most are those for which the pool reserves money.
 """
-THINKING = Range(300, 1500, 8000)
+THINKING = Range(
+    300,
+    1500,
+    8000,
+)
 """Reasoning tokens for each request to a reasoning model, billed as completion tokens.
 
 An assumption: they depend on the model, the requested effort and the group. A model that reasons only on
 request may stay below the low value.
 """
-ESCALATED = Range(0, 0.3, 1)
+ESCALATED = Range(
+    0,
+    0.3,
+    1,
+)
 """Share of the groups that are left undecided, so that a stronger judge is asked, whatever the ledger says.
 
 Expected is between the means over the four files of docs/evidence.md, with one order (24 %) and with two (33 %);
 the files differ from 0 to 75 %. It depends on judge and task; none and all are possible.
 """
-ALWAYS = Range(1, 1, 1)
-NEVER = Range(0, 0, 0)
-_FURTHER = Range(0, 0.4, 1)
+ALWAYS = Range(
+    1,
+    1,
+    1,
+)
+NEVER = Range(
+    0,
+    0,
+    0,
+)
+_FURTHER = Range(
+    0,
+    0.4,
+    1,
+)
 """Share of the groups that a further pass of adaptive judging is made for; simulated: 0.2 to 0.4."""
 _SHARES: dict[JudgeRole, Range] = {"panel": ALWAYS, "escalation": ESCALATED}
 """Share of the groups that a judge is asked about."""
 _THINKING = {
     True: THINKING,
     False: NEVER,
-    None: Range(0, 0, THINKING.high),
+    None: Range(
+        0,
+        0,
+        THINKING.high,
+    ),
 }
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 SMALL = 64 << 20
@@ -154,7 +194,12 @@ class JudgeEstimate:
         priced = self.model.price or not self.calls.high
         return self.cost if priced else None
 
-    def add_group(self, layout: PromptLayout, groups: int, ratio: float) -> str:
+    def add_group(
+        self,
+        layout: PromptLayout,
+        groups: int,
+        ratio: float,
+    ) -> str:
         """Add the requests of a group that stands for several, whose mean size has a ratio to its own.
 
         Return why the judge cannot be asked about it; empty if it can.
@@ -163,7 +208,13 @@ class JudgeEstimate:
         if unseen:
             return unseen
         first = pass_of_judge(0, self.panel_index)
-        windows = len(requests_of_pass(layout, self.ask, first))
+        windows = len(
+            requests_of_pass(
+                layout,
+                self.ask,
+                first,
+            )
+        )
         if not windows:
             return TOO_LONG
         if windows > 1 and self.ask.ask != "each":
@@ -173,18 +224,34 @@ class JudgeEstimate:
         for request, times in self._planned(layout, windows):
             # the groups that this one stands for are not looked up: the same is expected of them, and the
             # high values count them as not answered
-            missing = Range(groups, groups, groups)
+            missing = Range(
+                groups,
+                groups,
+                groups,
+            )
             if self.cache and self.cache.find(self.cache.key(request)):
                 self.cached += groups
-                missing = Range(0, 0, groups - 1)
-            self.add(request, times * missing * CALLS, ratio)
+                missing = Range(
+                    0,
+                    0,
+                    groups - 1,
+                )
+            self.add(
+                request,
+                times * missing * CALLS,
+                ratio,
+            )
         return ""
 
     def _planned(
         self, layout: PromptLayout, windows: int
     ) -> Iterator[tuple[Request, Range]]:
         """Yield the requests about a group, with the number of times that each is made."""
-        passes = pass_count(layout, self.ask, windows)
+        passes = pass_count(
+            layout,
+            self.ask,
+            windows,
+        )
         if self.role == "escalation" and self.ask.ask != "each":
             passes = max(passes, FIRST_PASSES)
         for pass_index in range(passes):
@@ -192,23 +259,48 @@ class JudgeEstimate:
             if self.adaptive and pass_index >= FIRST_PASSES:
                 times *= _FURTHER
             index = pass_of_judge(pass_index, self.panel_index)
-            for part in requests_of_pass(layout, self.ask, index):
-                for request in requests_about(layout, self.ask, part):
+            for part in requests_of_pass(
+                layout,
+                self.ask,
+                index,
+            ):
+                for request in requests_about(
+                    layout,
+                    self.ask,
+                    part,
+                ):
                     yield request, times
 
-    def add(self, request: Request, times: Range, ratio: float = 1.0) -> None:
+    def add(
+        self,
+        request: Request,
+        times: Range,
+        ratio: float = 1.0,
+    ) -> None:
         """Add a request that is made `times` times; the mean prompt has a `ratio` to its own."""
         stated = stated_limit(self.params)
         estimates = Estimates(stated)
         tokens = estimates.size(request).prompt
         most = estimates.highest(request)
         self.longest_prompt = max(self.longest_prompt, tokens)
-        prompt = Range(LEAST_PROMPT * tokens, tokens, most.prompt)
-        prompt *= Range(ratio, ratio, ratio)
+        prompt = Range(
+            LEAST_PROMPT * tokens,
+            tokens,
+            most.prompt,
+        )
+        prompt *= Range(
+            ratio,
+            ratio,
+            ratio,
+        )
         answer = ALWAYS  # the first word of an answer
         if request.labels:
             brief, usual, _ = map(request.answer_tokens, ESTIMATED_ANSWERS)
-            answer = Range(brief, usual, most.completion)
+            answer = Range(
+                brief,
+                usual,
+                most.completion,
+            )
             answer += _THINKING[self.model.reasoning]
         longest = min(stated or math.inf, self.model.max_output or math.inf)
         answer = Range(*[min(size, longest) for size in answer])
@@ -218,9 +310,18 @@ class JudgeEstimate:
         if self.model.price is None:
             return
         costs = []
-        for asked, answered in zip(map(int, prompt), answer, strict=True):
+        for asked, answered in zip(
+            map(int, prompt),
+            answer,
+            strict=True,
+        ):
             # as the pool does, all of a prompt is put into the provider's cache
-            usage = Usage(asked, int(answered), calls=1, written=asked)
+            usage = Usage(
+                asked,
+                int(answered),
+                calls=1,
+                written=asked,
+            )
             costs.append(self.model.price.of(usage))
         self.cost += Range(*costs) * times
 
@@ -264,7 +365,11 @@ class Estimate:
         """Add a group that stands for several."""
         first = self.judges[0]
         layout = build_layout(group, first.ask)
-        self._count(group, layout, groups)
+        self._count(
+            group,
+            layout,
+            groups,
+        )
         if not layout.distinct:
             return
         self.exact = self.exact and groups == 1
@@ -274,7 +379,11 @@ class Estimate:
             shown = layout
             if judge.ask != first.ask:
                 shown = build_layout(group, judge.ask)
-            problem = judge.add_group(shown, groups, ratio)
+            problem = judge.add_group(
+                shown,
+                groups,
+                ratio,
+            )
             if judge.role == "panel":
                 problems.append(problem)
         if all(problems):
@@ -282,7 +391,12 @@ class Estimate:
         if all(problems) and TOO_LONG in problems:
             self.first_too_long = self.first_too_long or group.key
 
-    def _count(self, group: Group, layout: PromptLayout, groups: int) -> None:
+    def _count(
+        self,
+        group: Group,
+        layout: PromptLayout,
+        groups: int,
+    ) -> None:
         """Count a group's rollouts: those that are readable, shown and alike, and what is odd about them."""
         # several records may be parts of one rollout; the last that has a reward decides, as in judging
         rewards: dict[int | str, float | None] = {}
@@ -366,7 +480,11 @@ class InputCounts:
     example: tuple[Record, Rollout] | None = None
     own_rubrics: int = 0
 
-    def add(self, record: Record, rollouts: int) -> None:
+    def add(
+        self,
+        record: Record,
+        rollouts: int,
+    ) -> None:
         """Add one record; `rollouts` is the number of rollouts that begin in it."""
         line = record.line
         self.counts["records"] += 1
@@ -392,7 +510,14 @@ class InputCounts:
                 self.ended[rollout.ended] += 1
             rollouts -= 1
         for reason in reasons:
-            self.on_problem(Problem(line.number, reason, b"", line.place))
+            self.on_problem(
+                Problem(
+                    line.number,
+                    reason,
+                    b"",
+                    line.place,
+                )
+            )
 
 
 def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:

@@ -33,7 +33,6 @@ from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
     model_of,
-    refuse_judge,
     refuse_word_probabilities,
     resolve,
 )
@@ -417,7 +416,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
     """Yield the errors of judges that cannot be asked as the settings say, missing credentials among them."""
-    refuse: Callable[[JudgeSettings], object] = refuse_judge
+    refuse: Callable[[JudgeSettings], object] = resolve
     if settings.cached_only:
         refuse = cached_only
     checks: list[Callable[[], object]] = [partial(refuse_reading, settings)]

@@ -37,34 +37,29 @@ def plain(value: Any, name: str) -> Any:
 
 def _json_of(value: Any) -> Any:
     """Return what stands for a value that JSON does not know: a dict, a list, a number or a text."""
+    form = None
+    with suppress(Exception):  # of the value's own class
+        form = _form_of(value)
+    if form is None:
+        raise TypeError(f"is of type {type(value).__name__}")
+    return form
+
+
+def _form_of(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    is_binary = isinstance(value, bytes | bytearray | memoryview)
-    if isinstance(value, Sequence) and not is_binary:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return None
+    if isinstance(value, Sequence):
         return list(value)
     if isinstance(value, Enum):
         return value.value
-    unknown = TypeError(f"is of type {type(value).__name__}")
-    try:
-        fields = _json_of_object(value)
-    except RecursionError:
-        raise
-    except Exception:  # noqa: BLE001 - of the value's own class
-        raise unknown from None
-    if fields is None:
-        raise unknown
-    return fields
-
-
-def _json_of_object(value: Any) -> Any:
-    """Return what stands for a model, a number of another package, or an object with fields; None if nothing."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
+    if hasattr(value, "tolist"):  # of numpy, torch
+        return value.tolist()
     if hasattr(value, "__float__"):
-        # of numpy, torch, decimal
-        for convert in ("tolist", "item", "__float__"):
-            if hasattr(value, convert):
-                return getattr(value, convert)()
+        return float(value)
     with suppress(TypeError):
         # a date; a dataclass is an object with fields
         raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
@@ -84,16 +79,6 @@ def member(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(name)
     return getattr(value, name, None)
-
-
-def member_at(path: str, value: Any) -> Any:
-    """Return the value at a dotted path of a dict or an object; a key that contains the dots itself comes first."""
-    whole = member(value, path)
-    if whole is not None:
-        return whole
-    for name in path.split("."):
-        value = member(value, name)
-    return value
 
 
 def with_members(value: G, changes: Mapping[str, Any]) -> G:

@@ -17,12 +17,14 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Mapping,
+    Sequence,
     Sized,
 )
 from concurrent.futures import Future, wait
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from functools import cache
+from typing import Any, Self, TypeVar
 
 import anyio
 
@@ -112,9 +114,11 @@ def guarded(observer: Any) -> Observer:
             place="observer",
         )
     safe = Log()
-    for name in [name for name in vars(Observer) if not name.startswith("_")]:
+    for name, unwritten in vars(Observer).items():
+        if name.startswith("_"):
+            continue
         method = getattr(safe if observer is None else observer, name)
-        if getattr(method, "__func__", None) is not getattr(Observer, name):
+        if getattr(method, "__func__", None) is not unwritten:
             setattr(safe, name, _guarded(name, method))
     return safe
 
@@ -139,129 +143,21 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
     return call
 
 
-class OpenJudges:
-    """The judges of an open Scorer, in the event loop where they are open."""
-
-    def __init__(self, session: ScoringSession) -> None:
-        self.session = session
-        self.loop = asyncio.get_running_loop()
-        self.pid = os.getpid()
-        self.closing = asyncio.Event()
-        self.closed = Future[None]()
-        self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
-        self.last: Summary | None = None
-        """The counts of all groups, once they are closed."""
-        self.reader = ObjectReader(session.settings.input)
-        self._taken = 0
-        session.begin(None)
-
-    @property
-    def alive(self) -> bool:
-        """Return whether its event loop runs, in this process."""
-        return self.pid == os.getpid() and self.loop.is_running()
-
-    def close_soon(self) -> bool:
-        """Have it closed, from any thread. Return False if its event loop runs no more."""
-        if self.alive:
-            # it may end in this moment, and close all
-            with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self.closing.set)
-                return True
-        return False
-
-    def end(self, error: Exception | None) -> None:
-        """Note that it is closed, and the error that this ended with, if there is one."""
-        _OPEN.discard(self)
-        self.last = self.session.finish()[0]
-        if error is None:
-            self.closed.set_result(None)
-        else:
-            _LOG.error("%s", error)
-            self.closed.set_exception(error)
-
-    def result(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of work in its event loop, from another thread; an interruption ends the work."""
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        except RuntimeError:  # the event loop has ended
-            work.close()
-            raise UsageError(_CLOSED) from None
-        try:
-            while self.alive and not future.done():
-                wait([future], _LOOK)
-            if future.cancelled() or not future.done():
-                raise UsageError(_CLOSED)
-            return future.result()
-        finally:
-            future.cancel()
-
-    async def score(
-        self, group: G, rubric: Standards | None = None
-    ) -> JudgedGroup[G]:
-        """Score a group, by a rubric of its own if one is given."""
-        session = self.session
-        if session.scores.need_all:
-            raise UsageError(
-                "--set debias=true and --set standardize=true need all groups of a batch",
-                "give them to `score_groups`, which yields them once the last is judged",
-            )
-        capped = session.panel.budget.closed
-        # at once: the caller may change it meanwhile
-        read = self.reader.read(group, self._taken, "group", rubric)
-        self._taken += 1
-        stream: ScoredStream[G] = ScoredStream(self, [read])
-        async with stream:
-            judged = await anext(stream)
-        if capped and judged.kind == "budget":
-            raise session.finish()[1] or UsageError(_CLOSED)
-        return judged
-
-    async def score_all(self, groups: Groups[G]) -> list[JudgedGroup[G]]:
-        """Score all groups; CapReached only if none has scores."""
-        scored = list[JudgedGroup[G]]()
-        async with ScoredStream(self, groups) as stream:
-            try:
-                async for judged in stream:
-                    scored.append(judged)
-            except CapReached:
-                if all(judged.failed for judged in scored):
-                    raise
-        return scored
-
-    async def summary(self) -> Summary:
-        """Return the counts so far."""
-        return copy.deepcopy(self.session.finish()[0])
-
-
-class ScoredStream(Generic[G]):
-    """An iterator over groups from Python with their scores, in order; use it as an async context.
-
-    What ended it is raised after all groups that were done by then. It is no generator: a loop that ends closes all
-    generators at once, also one that another still uses.
-    """
+class _Groups:
+    """The source of a stream: groups of a program; an error of theirs ends them, and is kept."""
 
     on_disk = False
 
-    def __init__(
-        self, judges: OpenJudges, groups: Groups[G] | Iterable[ObjectGroup[G]]
-    ) -> None:
+    def __init__(self, reader: ObjectReader, groups: Any) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
         refuse_no_groups(groups)
         self.endless = not isinstance(groups, Sized)
-        self._judges = judges
-        self._groups: AsyncIterator[Any]
+        self.error: Exception | None = None
+        self._reader = reader
+        self._groups = _in_turn(groups)
         if isinstance(groups, AsyncIterable):
             self._groups = aiter(groups)
-        else:
-            self._groups = _in_turn(groups)
         self._index = 0
-        self._error: Exception | None = None
-        session = judges.session
-        if session.scores.need_all:
-            # each stream is a batch
-            session.scores = BatchScores(session.settings)
-        self._stream = JudgeStream(session, self, bounds=_BOUNDS)
-        self._left = self._cut = 0
 
     async def next(self) -> Group | None:
         """Read the next group; None after the last, or if their own iterator fails."""
@@ -269,57 +165,61 @@ class ScoredStream(Generic[G]):
             # in no scope: theirs may be open until the next group
             group = await anext(self._groups)
             if not isinstance(group, ObjectGroup):
-                group = self._judges.reader.read(group, self._index)
+                group = self._reader.read(group, self._index)
         except StopAsyncIteration:
             return None
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
-            self._error = error
+            self.error = error
             return None
         self._index += 1
         return group
 
-    async def __aenter__(self) -> Self:
-        session = self._judges.session
+
+async def scored_groups(
+    scorer: Scorer,
+    groups: Groups[Any],
+    *,
+    opens: bool = False,
+) -> AsyncGenerator[JudgedGroup[Any], None]:
+    """Yield groups with their scores, in order; raise what ended them after all that were done by then.
+
+    `opens`: the Scorer is open as long. No generator uses another: a loop that ends closes all of them at once.
+    """
+    async with AsyncExitStack() as stack:
+        if opens:
+            await stack.enter_async_context(scorer)
+        session = scorer.session_here()
+        source = _Groups(scorer.reader, groups)
+        if session.scores.need_all:
+            # each stream is a batch
+            session.scores = BatchScores(session.settings)
         # a judge that refused the run is asked again, once all that the refusal ended is done
         refused = isinstance(session.stop_signal.reason, RefusedError)
         if refused and not session.tasks:
             session.go_on()
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """End the calls in flight."""
-        await self._stream.__aexit__(*error)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> JudgedGroup[G]:
-        """Return the next group; raise what ended the stream, if it is not the end of the groups."""
-        session = self._judges.session
-        try:
-            scored = await anext(self._stream)
-        except StopAsyncIteration:
-            if self._error is not None:
-                raise self._error from None
-            stopped = self._stream.stopped
-            if stopped is None and self._judges.closing.is_set():
-                stopped = UsageError(_CLOSED)
-            stopped = stopped or session.cap_reached(self._left, self._cut)
-            if stopped is None:
-                raise
+        stream = JudgeStream(session, source, bounds=_BOUNDS)
+        await stack.enter_async_context(stream)
+        left = cut = 0
+        async for scored in stream:
+            judged = judged_group(
+                scored,
+                session.names,
+                session.settings.on_failure,
+                session.observer.warn,
+            )
+            if scored.result.capped:
+                left += judged.failed
+                cut += not judged.failed
+            yield judged
+        if source.error is not None:
+            raise source.error
+        stopped = stream.stopped
+        if stopped is None and scorer.closing.is_set():
+            stopped = UsageError(_CLOSED)
+        stopped = stopped or session.cap_reached(left, cut)
+        if stopped is not None:
             # its traceback would grow with each raise
-            raise copy.copy(stopped) from None
-        judged = judged_group(
-            scored,
-            session.names,
-            session.settings.on_failure,
-            session.observer.warn,
-        )
-        if scored.result.capped:
-            self._left += judged.failed
-            self._cut += not judged.failed
-        return judged
+            raise copy.copy(stopped)
 
 
 def refuse_no_groups(groups: Any) -> None:
@@ -345,13 +245,19 @@ class Scorer:
 
     Use it as an async context: `async with Scorer(settings) as scorer`, or between `await scorer.open()` and
     `await scorer.close()`. Code without asyncio uses `with Scorer(settings) as scorer` and
-    `scorer.score_all(groups)`: the judges are then in an event loop in a thread of its own.
+    `scorer.score_all(groups)`: the judges are then in an event loop of another thread.
 
     All that is scored while it is open shares one pool (rate limits, adaptive concurrency, retries), one
     ledger, one `max_cost` and one `max_failures`, whatever thread it comes from. Replies are kept in the
     command's own ledger unless `settings.ledger` says otherwise, so a program that is run again pays for
     nothing twice.
     """
+
+    session: ScoringSession
+    """The judges at work; like `reader`, `closing` and `closed`, made each time that it is opened."""
+    reader: ObjectReader
+    closing: asyncio.Event
+    closed: Future[None]
 
     def __init__(
         self,
@@ -362,23 +268,25 @@ class Scorer:
         """UsageError for settings that contradict one another, or that only a file can have."""
         self._settings = _checked(settings)
         self._observer = guarded(observer)
-        self._judges: OpenJudges | None = None
-        """The judges that are open, or that were the last ones."""
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop where it is open, or was."""
+        self._taken = 0
+        self._last = Summary()
+        """The counts of all groups when it was closed."""
         self._lock = threading.Lock()
-        """Held while it is opened in a thread of its own, so that it is open once."""
-        self._thread: threading.Thread | None = None
+        """Held while it is opened for `score_all`, so that it is open once."""
 
     async def open(self) -> Self:
         """Open the judges and the ledger in this event loop, until `close`, or until the loop ends.
 
         UsageError if a key, an address or a price is missing, or if it is open already.
         """
-        running_loop()
+        opened = running_loop().create_future()
         self._refuse_open()
-        opened = Future[None]()
         keeper = asyncio.create_task(self._keep_open(opened))
         try:
-            await asyncio.wrap_future(opened)
+            await opened
         except asyncio.CancelledError:
             keeper.cancel()
             raise
@@ -390,11 +298,9 @@ class Scorer:
         Closing it twice does no harm.
         """
         running_loop()
-        judges = self._judges
-        if judges is None or not judges.close_soon():
-            return
-        with anyio.CancelScope(shield=True):
-            await asyncio.wrap_future(judges.closed)
+        if self.close_soon():
+            with anyio.CancelScope(shield=True):
+                await asyncio.wrap_future(self.closed)
 
     async def __aenter__(self) -> Self:
         """Open it, as `open` does."""
@@ -405,24 +311,17 @@ class Scorer:
         await self.close()
 
     def __enter__(self) -> Self:
-        """Open the judges and the ledger in a thread of its own, as `open` does, for `score_all`."""
-        if _loop_here() is not None:
-            raise UsageError(
-                "`with Scorer(settings)` would block the event loop of this thread",
-                "use `async with Scorer(settings) as scorer`",
-            )
-        with self._lock:
-            self._open_in_thread()
-        return self
+        """Open it, as `open` does, in an event loop of another thread, for `score_all`."""
+        _refuse_blocking(
+            "`with Scorer(settings)`",
+            "use `async with Scorer(settings) as scorer`",
+        )
+        return _result(self.open(), _background(os.getpid()))
 
     def __exit__(self, *_: object) -> None:
         """Close it, as `close` does."""
-        judges = self._judges
-        thread = self._thread
-        if judges is None or thread is None or not judges.close_soon():
-            return
-        judges.closed.result()
-        thread.join()
+        if self.close_soon():
+            self.closed.result()
 
     async def score(
         self, group: G, *, rubric: Standards | None = None
@@ -435,9 +334,23 @@ class Scorer:
         the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
         `budget`, and each later call raises CapReached unless the ledger answers it.
         """
-        return await self._opened_here().score(group, rubric)
+        session = self.session_here()
+        if session.scores.need_all:
+            raise UsageError(
+                "--set debias=true and --set standardize=true need all groups of a batch",
+                "give them to `score_groups`, which yields them once the last is judged",
+            )
+        capped = session.panel.budget.closed
+        # at once: the caller may change it meanwhile
+        read = self.reader.read(group, self._taken, "group", rubric)
+        self._taken += 1
+        async with aclosing(scored_groups(self, [read])) as stream:
+            judged = await anext(stream)
+        if capped and judged.kind == "budget":
+            raise session.finish()[1] or UsageError(_CLOSED)
+        return judged
 
-    async def score_groups(
+    def score_groups(
         self, groups: Groups[G]
     ) -> AsyncGenerator[JudgedGroup[G], None]:
         """Score many groups: yield each as soon as it and all before it are done, in the order given.
@@ -451,33 +364,38 @@ class Scorer:
         everything that is done has been yielded. Leaving the loop early ends the calls in flight. If
         `max_cost` is reached, a list is still read to its end, and any other iterable no further.
         """
-        async with ScoredStream(self._opened_here(), groups) as stream:
-            async for judged in stream:
-                yield judged
+        return scored_groups(self, groups)
 
     def score_all(self, groups: Iterable[G]) -> list[JudgedGroup[G]]:
         """Score groups, and return them in the order given when all are done: for code without asyncio.
 
-        May be called from many threads at once. A Scorer that was never open is opened in a thread of its
-        own, and closed when the program ends. Errors are those of `score_groups`; if `max_cost` is reached,
+        May be called from many threads at once. A Scorer that was never open is opened in an event loop of another
+        thread, and closed when the program ends. Errors are those of `score_groups`; if `max_cost` is reached,
         it is raised only if no group has scores. Interrupting it ends its calls.
         """
-        if _loop_here() is not None:
-            raise UsageError(
-                "`score_all` would block the event loop of this thread",
-                "use `await scorer.score(group)`, or call it in a thread",
-            )
-        if isinstance(groups, AsyncIterable):
-            remedy = "give a list, or use `score_groups`"
-            raise WrongShapeError(
-                "is an async iterable", remedy, place="groups"
-            )
+        _refuse_blocking(
+            "`score_all`",
+            "use `await scorer.score(group)`, or call it in a thread",
+        )
         refuse_no_groups(groups)
+        listed = list(groups)
         with self._lock:
-            if self._judges is None:
-                self._open_in_thread()
-        judges = self.opened
-        return judges.result(judges.score_all(list(groups)))
+            if self._loop is None:
+                _result(self.open(), _background(os.getpid()))
+        loop = self._open_in()
+        return _result(self._score_all(listed), loop)
+
+    async def _score_all(self, groups: Sequence[G]) -> list[JudgedGroup[G]]:
+        """Score all groups; CapReached only if none has scores."""
+        scored = list[JudgedGroup[G]]()
+        async with aclosing(scored_groups(self, groups)) as stream:
+            try:
+                async for judged in stream:
+                    scored.append(judged)
+            except CapReached:
+                if all(judged.failed for judged in scored):
+                    raise
+        return scored
 
     def summary(self) -> Summary:
         """Return the counts of all groups since it was opened, their tokens and cost, also once it is closed.
@@ -485,63 +403,67 @@ class Scorer:
         With `debias` or `standardize` each stream is a batch, and the position bias and the noise among the figures
         are those of the newest one.
         """
-        judges = self._judges
-        if judges is None:
-            return Summary()
-        if judges.alive and judges.loop is not _loop_here():
+        loop = self._loop
+        if loop is None or self.closed.done():
+            return self._last
+        if self.alive and loop is not _loop_here():
             with suppress(UsageError):  # it is closed in this moment
-                return judges.result(judges.summary())
-        return copy.deepcopy(judges.last or judges.session.finish()[0])
+                return _result(self._count(), loop)
+        return copy.deepcopy(self.session.finish()[0])
+
+    async def _count(self) -> Summary:
+        return copy.deepcopy(self.session.finish()[0])
 
     @property
-    def opened(self) -> OpenJudges:
-        """The open judges; UsageError if they are not open."""
-        judges = self._judges
-        if judges is None or judges.closing.is_set():
+    def alive(self) -> bool:
+        """Return whether its event loop runs, in this process."""
+        loop = self._loop
+        here = self._pid == os.getpid()
+        return here and loop is not None and loop.is_running()
+
+    def close_soon(self) -> bool:
+        """Have it closed, from any thread. Return False if its event loop runs no more."""
+        if self._loop is not None and self.alive:
+            # it may end in this moment, and close all
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.closing.set)
+                return True
+        return False
+
+    def _open_in(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop where it is open; UsageError if it is not open."""
+        if self._loop is None or self.closing.is_set():
             ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
             raise UsageError(f"the Scorer is not open; use it {ways}")
-        if judges.pid != os.getpid():
+        if self._pid != os.getpid():
             raise UsageError(
                 "the Scorer was opened before the fork; make one in each process"
             )
-        return judges
+        return self._loop
 
-    def _opened_here(self) -> OpenJudges:
-        """Return the open judges; UsageError if they are open in another event loop."""
+    def session_here(self) -> ScoringSession:
+        """Return the judges at work; UsageError unless they are open in this event loop."""
         loop = running_loop()
-        judges = self.opened
-        if judges.loop is not loop:
+        if self._open_in() is not loop:
             raise UsageError(
                 "the Scorer is open in another event loop",
                 "call `scorer.score_all(groups)` in a thread",
             )
-        return judges
+        return self.session
 
     def _refuse_open(self) -> None:
-        judges = self._judges
-        ended = judges is None or judges.closed.done()
-        if judges is not None and not (ended or judges.loop.is_closed()):
+        loop = self._loop
+        if loop and not (self.closed.done() or loop.is_closed()):
             raise UsageError(
                 "the Scorer is already open; share it, or make another"
             )
 
-    def _open_in_thread(self) -> None:
-        """Open it in a daemon thread: one that is joined when the program ends would keep it from ending."""
-        opened = Future[None]()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._keep_open(opened)),
-            name="ruler-scorer",
-            daemon=True,
-        )
-        self._thread.start()
-        opened.result()
-
-    async def _keep_open(self, opened: Future[None]) -> None:
+    async def _keep_open(self, opened: asyncio.Future[None]) -> None:
         """Hold the judges and the ledger open until `close`, or until the event loop cancels its tasks.
 
         One task opens and closes them; `opened` is done once they are open.
         """
-        judges: OpenJudges | None = None
+        closed: Future[None] | None = None
         error: Exception | None = None
         try:
             async with AsyncExitStack() as stack:
@@ -552,14 +474,20 @@ class Scorer:
                 )
                 self._refuse_open()
                 session = ScoringSession(self._settings, self._observer, panel)
-                await stack.enter_async_context(session)
-                self._judges = judges = OpenJudges(session)
-                _OPEN.add(judges)
+                self.session = await stack.enter_async_context(session)
+                session.begin(None)
+                self.reader = ObjectReader(self._settings.input)
+                self.closing = asyncio.Event()
+                self.closed = closed = Future[None]()
+                closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
+                self._loop = asyncio.get_running_loop()
+                self._pid = os.getpid()
+                _OPEN.add(self)
                 opened.set_result(None)
                 try:
-                    await judges.closing.wait()
+                    await self.closing.wait()
                 finally:
-                    judges.closing.set()
+                    self.closing.set()
                     if session.summary.groups < 2:
                         # a Scorer for each group would warn each time
                         session.coverage = Coverage()
@@ -567,28 +495,71 @@ class Scorer:
             pass
         except Exception as raised:  # noqa: BLE001 - raised where it is opened or closed
             error = raised
-        if judges is not None:
-            judges.end(error)
-        elif error is not None:
-            opened.set_exception(error)
+        if closed is None:
+            if error is not None:
+                opened.set_exception(error)
+            return
+        _OPEN.discard(self)
+        self._last = self.session.finish()[0]
+        if error is None:
+            closed.set_result(None)
+        else:
+            _LOG.error("%s", error)
+            closed.set_exception(error)
 
 
-_OPEN = set[OpenJudges]()
+_OPEN = set[Scorer]()
 """All that is open in any thread."""
 
 
 @atexit.register
 def _close_open() -> None:
     """Close what the program left open in other threads, while their event loops still run."""
-    closing = [judges.closed for judges in tuple(_OPEN) if judges.close_soon()]
+    closing = [scorer.closed for scorer in tuple(_OPEN) if scorer.close_soon()]
     wait(closing, _END)
 
 
+@cache
+def _background(process: int) -> asyncio.AbstractEventLoop:
+    """Return the event loop of a thread of a process; a daemon, which does not keep the program from ending."""
+    loop = asyncio.new_event_loop()
+    running = threading.Event()
+    loop.call_soon(running.set)
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    running.wait()
+    return loop
+
+
+def _result(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Return the result of work in the event loop of another thread; an interruption ends the work."""
+    try:
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+    except RuntimeError:  # the event loop has ended
+        work.close()
+        raise UsageError(_CLOSED) from None
+    try:
+        while loop.is_running() and not future.done():
+            wait([future], _LOOK)
+        if future.cancelled() or not future.done():
+            raise UsageError(_CLOSED)
+        return future.result()
+    finally:
+        future.cancel()
+
+
 def _loop_here() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread; what blocks the thread blocks the loop."""
+    """Return the event loop that runs in this thread."""
     with suppress(RuntimeError):
         return asyncio.get_running_loop()
     return None
+
+
+def _refuse_blocking(what: str, remedy: str) -> None:
+    """Raise UsageError where an event loop runs: what blocks the thread blocks the loop."""
+    if _loop_here() is not None:
+        raise UsageError(
+            f"{what} would block the event loop of this thread", remedy
+        )
 
 
 def _checked(settings: ScoreSettings | None) -> ScoreSettings:

@@ -67,10 +67,6 @@ _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
-_TWO_SCALES = (
-    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
-    "--set standardize=false does not"
-)
 _UNSURE = GroupError(
     "reply",
     "the judge gave only 0 and 1, and later left that scale, so that they may stand on another one",
@@ -95,7 +91,10 @@ class Scored(NamedTuple):
 
 
 def annotated_records(
-    scored: Scored, names: Sequence[str], *, apart: bool
+    scored: Scored,
+    names: Sequence[str],
+    *,
+    apart: bool,
 ) -> Iterator[tuple[Record, list[Annotated]]]:
     """Yield the records of a group, each with the annotations of its rollouts; `names` are those of all judges.
 
@@ -105,7 +104,14 @@ def annotated_records(
 
     group, _, scores, part = scored
     shared = {"group": part.written} if apart else {}
-    annotations = iter(rollout_records(group, scores, names, part))
+    annotations = iter(
+        rollout_records(
+            group,
+            scores,
+            names,
+            part,
+        )
+    )
     for record in group.records:
         annotated: list[Annotated] = []
         for rollout in record.rollouts:
@@ -224,7 +230,11 @@ class ScoringSession:
             self.settings, self.panel.judges, on_reply, self.coverage
         )
 
-    def _show(self, group: Group, reply: Reply | CallError) -> None:
+    def _show(
+        self,
+        group: Group,
+        reply: Reply | CallError,
+    ) -> None:
         """Show a reply to the observer; what has no text is shown as it came."""
         if isinstance(reply, CallError):
             text = reply.reason
@@ -250,13 +260,9 @@ class ScoringSession:
         self.summary.total = total
         self.observer.started(total)
         self._begun = True
-        settings = self.settings
-        unstated = settings.combine.standardize is None
-        if unstated and settings.combining.standardize:
-            self.observer.note(_TWO_SCALES)
         self.stop_if_too_many()
 
-    async def judge(self, group_run: GroupRun) -> GroupResult | None:
+    async def judge(self, group: Group) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
         before = self._gave_up
         if before:  # while this task waited for its first turn
@@ -265,7 +271,7 @@ class ScoringSession:
         assert task is not None  # noqa: S101 - the engine's
         self.tasks.add(task)
         try:
-            return await group_run.judge()
+            return await GroupRun(self.runner, group).judge()
         except asyncio.CancelledError:
             if not self._gave_up:
                 raise
@@ -285,7 +291,12 @@ class ScoringSession:
             return False
         if self.coverage.enough:
             self._warn(*self.coverage.report())
-        self._warn_of_scales()
+        for label, judge in zip(self.names, self.panel.judges, strict=True):
+            if judge.scale.left > 1 and label not in self._on_other_scale:
+                self._on_other_scale.add(label)
+                self._warn(
+                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                )
         summary = self.summary
         summary.groups += 1
         summary.kept += result.cached
@@ -300,7 +311,11 @@ class ScoringSession:
         self.observer.advanced(summary)
         return True
 
-    def _count_scores(self, result: GroupResult, scores: GroupScores) -> None:
+    def _count_scores(
+        self,
+        result: GroupResult,
+        scores: GroupScores,
+    ) -> None:
         summary = self.summary
         self._any_usable |= not result.cached
         summary.scored += 1
@@ -349,13 +364,21 @@ class ScoringSession:
         else:  # another judge may be loaded at any time
             self._warn(useless.reason)
 
-    def unscore(self, group: Group, error: GroupError) -> None:
+    def unscore(
+        self,
+        group: Group,
+        error: GroupError,
+    ) -> None:
         """Count a scored group as one that failed."""
         self.summary.scored -= 1
         self._fail(group, error)
 
     def _fail(
-        self, group: Group, error: GroupError, *, reported: bool = True
+        self,
+        group: Group,
+        error: GroupError,
+        *,
+        reported: bool = True,
     ) -> None:
         failed = self.summary.failed
         failed[error.kind] = failed.get(error.kind, 0) + 1
@@ -374,7 +397,14 @@ class ScoringSession:
 
         cost = self.panel.cost(result.used)
         digests = self.digests(group)
-        part = group_record(group, result, scores, self.names, cost, digests)
+        part = group_record(
+            group,
+            result,
+            scores,
+            self.names,
+            cost,
+            digests,
+        )
         if isinstance(scores, GroupScores):
             wordless = not self._wordless.isdisjoint(scores.used)
             if any(reply.error for reply in result.pass_scores):
@@ -400,12 +430,21 @@ class ScoringSession:
         if lost - summary.failed.get("budget", 0) > most.of(total):
             self.stop_signal.stop(TooManyFailures(most.shown))
 
-    def cap_reached(self, left: int, cut: int) -> CapReached | None:
+    def cap_reached(
+        self,
+        left: int,
+        cut: int,
+    ) -> CapReached | None:
         """Return the error for groups that the cost cap left out, and those for which it cut passes."""
         budget = self.panel.budget
         if not (left or cut):
             return None
-        return CapReached(budget.cap or 0.0, left, cut, budget.least)
+        return CapReached(
+            budget.cap or 0.0,
+            left,
+            cut,
+            budget.least,
+        )
 
     def finish(self) -> tuple[Summary, RulerError | None]:
         """Return the counts so far, and why the run stopped or left something out."""
@@ -490,14 +529,6 @@ class ScoringSession:
         for sentence in sentences:
             self.observer.warn(sentence)
 
-    def _warn_of_scales(self) -> None:
-        for label, judge in zip(self.names, self.panel.judges, strict=False):
-            if judge.scale.left > 1 and label not in self._on_other_scale:
-                self._on_other_scale.add(label)
-                self._warn(
-                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
-                )
-
     def digests(self, group: Group) -> Digests:
         """Count the rubric of a group; return the digests of what made its scores."""
         rubric = shown_rubric(group, self.settings.ask.rubric)
@@ -512,7 +543,11 @@ class ScoringSession:
             self.summary.more_rubrics += 1
         return {"rubric": digest, "params": self._params}
 
-    def _keep(self, kind: str, text: str) -> tuple[str, str]:
+    def _keep(
+        self,
+        kind: str,
+        text: str,
+    ) -> tuple[str, str]:
         """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
         if kind == "rubric":
             text = without_secrets(text, self._secrets)
@@ -572,14 +607,13 @@ class JudgeStream:
         self._source = source
         self._gaps = gaps
         self._cut = False
-        self._runner = session.runner
         self.batch = session.scores
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
         self._engine = Engine(
-            self._start,
+            source.next,
             self._judge,
-            lambda group_run: group_run.group.size,
+            lambda group: group.size,
             session.panel.wait_for_demand,
             bounds,
         )
@@ -606,16 +640,13 @@ class JudgeStream:
         """Return the next group; StopAsyncIteration after the last."""
         while self._rest is None:
             try:
-                group_run, result = await anext(self._engine)
+                group, result = await anext(self._engine)
             except StopAsyncIteration:
                 self._rest = self._at_end()
                 break
-            group = group_run.group
             if result and self._session.panel.unsure(result.bounds):
                 # what is in the ledger costs nothing
-                group_run = GroupRun(self._runner, group)
-                judging = self._session.judge(group_run)
-                result = await asyncio.create_task(judging)
+                result = await asyncio.create_task(self._judge(group))
             scored = self._take(group, result)
             if scored is not None:
                 return scored
@@ -637,13 +668,8 @@ class JudgeStream:
             self._rest = iter(())
         self._held.close()
 
-    async def _start(self) -> GroupRun | None:
-        """Begin the next group of the source."""
-        group = await self._source.next()
-        return None if group is None else GroupRun(self._runner, group)
-
-    async def _judge(self, group_run: GroupRun) -> GroupResult | None:
-        result = await self._session.judge(group_run)
+    async def _judge(self, group: Group) -> GroupResult | None:
+        result = await self._session.judge(group)
         if self._source.endless and result is not None and result.capped:
             self.last()
         return result
@@ -694,7 +720,11 @@ _Held: TypeAlias = "tuple[Group, GroupResult, Combined]"
 class HeldGroups:
     """Groups that wait for their batch, and their results: in memory, or on disk without their messages."""
 
-    def __init__(self, *, on_disk: bool) -> None:
+    def __init__(
+        self,
+        *,
+        on_disk: bool,
+    ) -> None:
         self._on_disk = on_disk
         self._groups = deque[_Held]()
         self._scratch: Scratch | None = None
@@ -753,7 +783,12 @@ def slim(group: Group) -> Group:
             # a line of several groups is written with the last of them
             line = replace(line, raw=b"")
         records.append(
-            replace(record, line=line, rollouts=tuple(rollouts), tools=None)
+            replace(
+                record,
+                line=line,
+                rollouts=tuple(rollouts),
+                tools=None,
+            )
         )
     return Group(group.key, tuple(records))
 

@@ -87,7 +87,11 @@ class BatchStatistics:
             grid = max(_FINEST, max(errors) ** 2 / 3)
         if result.rubric is not None:
             grid *= rounding(result.rubric)
-        self.noise.add(variance.ms_res, variance.df_res, grid)
+        self.noise.add(
+            variance.ms_res,
+            variance.df_res,
+            grid,
+        )
 
     def corrects(self, how: CombineSettings) -> bool:
         """Return whether scores are corrected by the batch, as `how` says."""
@@ -114,7 +118,13 @@ class BatchStatistics:
         scores: Sequence[float] = reply.scores
         if how.debias and self.position_bias.enough and reply.placed:
             bias = self.position_bias.corrections(len(scores))
-            scores = list(map(sub, scores, bias))
+            scores = list(
+                map(
+                    sub,
+                    scores,
+                    bias,
+                )
+            )
         scale = self._moments.get(reply.judge, Moments())
         if not how.standardize or scale.number < 2 or len(self._moments) < 2:
             return scores
@@ -185,7 +195,13 @@ class ScoreSums:
         pairs = []
         for (first, second), sums in sorted(figures.by_judges.items()):
             names = (self._names[first], self._names[second])
-            pairs.append(Pair(names, correlation(sums), sums["n"]))
+            pairs.append(
+                Pair(
+                    names,
+                    correlation(sums),
+                    sums["n"],
+                )
+            )
         bias = batch.position_bias
         return BatchFigures(
             groups=groups,

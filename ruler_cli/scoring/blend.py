@@ -48,7 +48,11 @@ def ordered(
     moved_scores = list(scores)
     passed = list[float]()
     failed = list[float]()
-    for score, outcome in zip(scores, outcomes, strict=True):
+    for score, outcome in zip(
+        scores,
+        outcomes,
+        strict=True,
+    ):
         if score is not None and outcome is not None:
             (passed if outcome else failed).append(score)
     if not passed or not failed or max(failed) <= min(passed):
@@ -63,7 +67,13 @@ def ordered(
         return raised - lowered
 
     # at the highest no score is lowered any more
-    above = levels[bisect_left(levels, 0.0, key=balance)]
+    above = levels[
+        bisect_left(
+            levels,
+            0.0,
+            key=balance,
+        )
+    ]
     moved = [score for score in passed if score < above]
     moved += [score for score in failed if score >= above]
     line = fsum(moved) / len(moved)

@@ -113,12 +113,7 @@ def measured(
         outside = len(ordered) // _OUTSIDE
         low = min(value, ordered[outside])
         high = max(value, ordered[-1 - outside])
-    return {
-        "value": value,
-        "low": low,
-        "high": high,
-        "groups": groups,
-    }
+    return {"value": value, "low": low, "high": high, "groups": groups}
 
 
 class CorrectedMean:
@@ -180,14 +175,12 @@ class CorrectedMean:
             if len(ratios) == len(self._means.groups):
                 apart = ratios["scores"] - ratios["of_labelled"]
                 rows.append({**ratios, "apart": apart})
-        together = products(
-            "la", [(row["labels"], row["apart"]) for row in rows[1:]]
-        )
+        together = products([(row["apart"], row["labels"]) for row in rows[1:]])
         labelled = self._means.groups["labels"]
         weight = 0.0
-        if labelled >= FEWEST and together["aa"]:
+        if labelled >= FEWEST and together.get("aa"):
             # scores that are against the labels are as good as none: a weight below 0 is mostly chance
-            weight = max(0.0, -together["la"] / together["aa"])
+            weight = max(0.0, -together["ab"] / together["aa"])
         least, most = self._bounds
         for row in rows:
             corrected = row["labels"] + weight * row["apart"]

@@ -5,7 +5,7 @@ All of it are pure functions of replies: other options need no new call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, fsum, inf, sqrt
 
@@ -61,8 +61,8 @@ class Combination:
         """Return the scores with their reliability beside the noise of the batch."""
         scores = self.scores
         variance = self.variance
-        rating = rate(variance, noise) if variance else None
-        if variance is None or rating is None:
+        rating = variance and rate(variance, noise)
+        if not variance or not rating:
             return scores
         reliability, tied = rating
         if scores.one_score:
@@ -96,7 +96,11 @@ def combine(
     interrupted before all calls were made, or if original rewards are missing that it is blended with.
     """
     made = PassTables(result, batch.correction(how))
-    combination = combined(made, how, single)
+    combination = combined(
+        made,
+        how,
+        single,
+    )
     if isinstance(combination, GroupError):
         return combination
     return combination.rated(batch.noise)
@@ -115,39 +119,61 @@ def combined(
             return call.error
     absolute = single == "score" or any(table.each for table in made.tables)
     one_pass = result.alone and not absolute
-    least = 1 if one_pass else max(1, how.min_passes)
+    least = 1 if one_pass else how.min_passes
     counted = list[ScoreTable]()
     for table in made.tables:
         if table.passes >= (1 if table.each else least):
             counted.append(table)
     if not counted:
-        return _error(made.tables, failed_calls, least)
+        return _error(
+            made.tables,
+            failed_calls,
+            least,
+        )
     used, whole = _used(result, counted)
+    judges = tuple([table.judge for table in used])
     criteria = _criteria(result, used)
-    vetoes = _vetoes(result, criteria)
+    vetoes = dict[int, list[str]]()
+    for distinct, scores in criteria.items():
+        assert result.rubric is not None  # noqa: S101 - it has the criteria
+        values = [score.value for score in scores]
+        if names := broken_vetoes(result.rubric, values):
+            vetoes[distinct] = names
     if vetoes:
         counted = [table.vetoed(vetoes) for table in counted]
-        judges = {table.judge for table in used}
         used = [table for table in counted if table.judge in judges]
-    rollouts = _rollouts(result, used, counted, criteria, vetoes)
-    values = blended([rollout.score for rollout in rollouts], result, how)
-    if isinstance(values, GroupError):
-        return values
-    level = False
-    if not result.alone:
-        level = one_score([rollout.score for rollout in rollouts])
-        level = level or (not vetoes and all(map(_is_level, used)))
+    rollouts = _rollouts(
+        result,
+        used,
+        counted,
+        criteria,
+        vetoes,
+    )
+    judged = [rollout.score for rollout in rollouts]
+    blend = blended(
+        judged,
+        result,
+        how,
+    )
+    if isinstance(blend, GroupError):
+        return blend
+    level = not result.alone and (
+        one_score(judged) or (not vetoes and all(map(_is_level, used)))
+    )
     # identical ones have one score, however it was asked for
-    signalless = one_pass or (result.alone and len(rollouts) > 1) or level
-    if values != [rollout.score for rollout in rollouts]:
-        pairs = zip(rollouts, values, strict=True)
+    signalless = one_pass or level or (result.alone and len(rollouts) > 1)
+    if blend != judged:
+        pairs = zip(
+            rollouts,
+            blend,
+            strict=True,
+        )
         rollouts = [replace(rollout, score=score) for rollout, score in pairs]
         # scores that become equal by rewards or outcomes are no signal
-        signalless = signalless or (not result.alone and one_score(values))
-    variance = variance_of(result, used)
-    scores = GroupScores(
+        signalless = signalless or (not result.alone and one_score(blend))
+    scores_of_group = GroupScores(
         tuple(rollouts),
-        used=tuple([table.judge for table in used]),
+        used=judges,
         passes=max([table.passes for table in used]),
         tied=signalless,
         one_score=level,
@@ -155,7 +181,7 @@ def combined(
         weight=0.0 if signalless else None,
         degraded=not whole,
     )
-    return Combination(scores, variance)
+    return Combination(scores_of_group, variance_of(result, used))
 
 
 def _used(
@@ -192,9 +218,9 @@ def _is_level(table: ScoreTable) -> bool:
     return max(scores) - min(scores) <= 2 * error + EPSILON
 
 
-_Criteria = Sequence[tuple[CriterionScore, ...]]
-"""The values of the criteria of each distinct rollout; none if the rubric is a text."""
-_Vetoes = dict[int, list[str]]
+_Criteria = Mapping[int, tuple[CriterionScore, ...]]
+"""The values of the criteria of distinct rollouts; empty if the rubric is a text."""
+_Vetoes = Mapping[int, Sequence[str]]
 """The names of the vetoes that distinct rollouts break."""
 
 
@@ -203,13 +229,13 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
 
     A judge that saw the rollout alone has no position, and counts in the mean only.
     """
-    criteria: list[tuple[CriterionScore, ...]] = [() for _ in result.sizes]
+    criteria = dict[int, tuple[CriterionScore, ...]]()
+    if result.rubric is None:
+        return criteria
     for distinct in range(len(result.sizes)):
         tables = [table for table in used if table.shown[distinct]]
-        if result.rubric is None or not tables:
-            continue
         scores = list[CriterionScore]()
-        for number, name in enumerate(result.rubric.names):
+        for number, name in enumerate(result.rubric.names if tables else ()):
             means = list[float]()
             placed = list[float]()
             for table in tables:
@@ -219,20 +245,16 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
                 means.append(mean(values))
                 if not table.each:
                     placed += values
-            scores.append(CriterionScore(name, mean(means), tuple(placed)))
-        criteria[distinct] = tuple(scores)
+            scores.append(
+                CriterionScore(
+                    name,
+                    mean(means),
+                    tuple(placed),
+                )
+            )
+        if scores:
+            criteria[distinct] = tuple(scores)
     return criteria
-
-
-def _vetoes(result: GroupResult, criteria: _Criteria) -> _Vetoes:
-    """Return the vetoes that are broken."""
-    vetoes: _Vetoes = {}
-    for distinct, scores in enumerate(criteria):
-        if result.rubric is not None and scores:
-            values = [score.value for score in scores]
-            if names := broken_vetoes(result.rubric, values):
-                vetoes[distinct] = names
-    return vetoes
 
 
 def _rollouts(
@@ -257,10 +279,12 @@ def _rollouts(
                 owner,
                 used,
                 counted,
-                criteria[owner],
-                vetoes.get(owner, ()),
                 label,
             )
+            if owner in criteria:
+                scored = replace(scored, criteria=criteria[owner])
+            if owner in vetoes:
+                scored = _with_vetoes(scored, vetoes[owner])
             by_distinct[owner] = scored
         elif scored.label != label:
             scored = replace(scored, label=label)
@@ -268,13 +292,22 @@ def _rollouts(
     return rollouts
 
 
+def _with_vetoes(scored: RolloutValues, broken: Sequence[str]) -> RolloutValues:
+    """Return the score of a rollout that breaks vetoes, which is 0, with their names."""
+    named = ", ".join([f"“{name}”" for name in broken])
+    words = f"The judge's score is 0 by the veto of {named}."
+    return replace(
+        scored,
+        explanation=f"{scored.explanation} {words}".strip(),
+        pass_scores=(0.0,) * len(scored.pass_scores),
+    )
+
+
 def _scored(
     result: GroupResult,
     distinct: int,
     used: Sequence[ScoreTable],
     counted: Sequence[ScoreTable],
-    criteria: tuple[CriterionScore, ...],
-    broken: Sequence[str],
     label: float | None,
 ) -> RolloutValues:
     """Return the score of a distinct rollout.
@@ -291,7 +324,11 @@ def _scored(
             continue
         by_judge[table.judge] = score_of_judge
         if len(counted) > 1:
-            words = _explanation(score_of_judge, distinct, [table])
+            words = _explanation(
+                score_of_judge,
+                distinct,
+                [table],
+            )
             explained[table.judge] = words
     means = list[float]()
     positions = list[float]()
@@ -305,20 +342,19 @@ def _scored(
             if reply.placed:
                 last = max(1, len(reply.distinct) - 1)
                 positions.append(position / last)
-                uncorrected.append(0.0 if broken else reply.scores[position])
+                uncorrected.append(reply.scores[position])
     if not means:
         return RolloutValues(
             None, NO_ANSWER, label=label, size=size, distinct=distinct
         )
     score = mean(means)
-    explanation = _explanation(score, distinct, used)
-    if broken:
-        named = ", ".join([f"“{name}”" for name in broken])
-        words = f"The judge's score is 0 by the veto of {named}."
-        explanation = f"{explanation} {words}".strip()
     return RolloutValues(
         score,
-        explanation,
+        _explanation(
+            score,
+            distinct,
+            used,
+        ),
         judge_score=score,
         spread=_spread(corrected),
         by_judge=by_judge,
@@ -326,7 +362,6 @@ def _scored(
         positions=tuple(positions),
         pass_scores=tuple(uncorrected),
         suspect=distinct in result.suspects,
-        criteria=criteria,
         label=label,
         size=size,
         distinct=distinct,
@@ -343,15 +378,17 @@ def _spread(scores: Sequence[float]) -> float | None:
 
 
 def _explanation(
-    score: float,
-    distinct: int,
-    tables: Sequence[ScoreTable],
+    score: float, distinct: int, tables: Sequence[ScoreTable]
 ) -> str:
     """Return what explains the score of a rollout that is nearest to this one; of equals the first pass."""
     best = (inf, 0, 0)
     explanation = ""
     for table in tables:
-        replies = zip(table.shown[distinct], table.cells[distinct], strict=True)
+        replies = zip(
+            table.shown[distinct],
+            table.cells[distinct],
+            strict=True,
+        )
         for (reply, position), corrected in replies:
             # equal distances may differ by rounding
             off = round(abs(corrected - score), 9)
@@ -371,31 +408,32 @@ def _error(
 
     A call that the cost cap left out goes before all others: a run with more money may score the group.
     """
-    # a sort keeps the order of the others
-    failed = sorted(failed_calls, key=lambda call: call.error.kind != "budget")
-    if not tables:
+    best = max(
+        tables,
+        key=lambda table: table.passes,
+        default=None,
+    )
+
+    def rank(call: FailedCall) -> tuple[bool, bool]:
+        is_other = best is not None and call.judge != best.judge
+        return call.error.kind != "budget", is_other
+
+    # of calls of equal kinds those of the best judge
+    failed = sorted(failed_calls, key=rank)
+    if best is None:
         return failed[0].error
-    if not failed and not any(any(table.cells) for table in tables):
-        return NO_ANSWERS
-    best = max(tables, key=lambda table: table.passes)
     if best.each:
         answered = sum(map(bool, best.cells))
         reason = f"{answered} of {len(best.cells)} distinct rollouts have an answer, and all need one"
     else:
         asked = {reply.pass_index for reply in best.pass_scores}
-        asked.update(
-            [call.pass_index for call in failed if call.judge == best.judge]
-        )
+        for call in failed:
+            if call.judge == best.judge:
+                asked.add(call.pass_index)
         reason = f"{best.passes} of {len(asked)} passes scored every rollout, and {least} are needed"
     if not failed:
-        return GroupError("reply", reason)
-    # of calls of equal kinds those of the best judge
-    failed.sort(
-        key=lambda call: (
-            call.error.kind != "budget",
-            call.judge != best.judge,
-        )
-    )
+        is_silent = not any(any(table.cells) for table in tables)
+        return NO_ANSWERS if is_silent else GroupError("reply", reason)
     error = failed[0].error
     reason = f"{reason}; the first that did not: {error.reason}"
     return replace(error, reason=reason)

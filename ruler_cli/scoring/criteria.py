@@ -25,7 +25,11 @@ def weighted(rubric: Rubric, values: Sequence[float]) -> float:
     weights = [criterion.weight for criterion in rubric.criteria]
     least = fsum([weight for weight in weights if weight < 0])
     most = fsum([weight for weight in weights if weight > 0])
-    pairs = zip(weights, values, strict=True)
+    pairs = zip(
+        weights,
+        values,
+        strict=True,
+    )
     reached = fsum([weight * value for weight, value in pairs])
     return round((reached - least) / (most - least), _EXACT)
 

@@ -78,4 +78,8 @@ def rises(
             evidence = largest + log(
                 fsum(exp(item - largest) for item in products)
             )
-            yield Rise(end, BEFORE + onsets.index(max(onsets)), evidence)
+            yield Rise(
+                end,
+                BEFORE + onsets.index(max(onsets)),
+                evidence,
+            )

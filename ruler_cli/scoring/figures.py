@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -21,7 +21,7 @@ from ruler_cli.scoring.statistics import (
     PositionBias,
     concordance,
     correlation,
-    pair_products,
+    products,
 )
 from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
 
@@ -57,12 +57,11 @@ class CriterionSums:
             if rollout.judge_score is not None:
                 pairs.append((criterion.value, rollout.judge_score))
             distinct[rollout.distinct] = (rollout.positions, criterion.passes)
-        self.products.update(pair_products(pairs))
-        requests = _by_pass([*distinct.values()])
-        if len(distinct) < 2 or not requests:
-            return
-        self.positions.add(*map(_in_order, requests))
-        if len(requests) > 1:
+        self.products.update(products(pairs))
+        requests = _by_pass(distinct.values())
+        if len(distinct) > 1 and requests:
+            self.positions.add(*map(_in_order, requests))
+        if len(distinct) > 1 and len(requests) > 1:
             scores = [[score for _, score in shown] for shown in requests]
             self.variance += Anova.of(scores)
 
@@ -116,38 +115,30 @@ class Figures:
         """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
         scored = []
         scores = []
+        distinct: dict[int | None, RolloutValues] = {}
         for rollout in group.rollouts:
             if rollout.score is not None:
                 scored.append(rollout)
                 scores.append(rollout.score)
+                if rollout.judge_score is not None:
+                    distinct.setdefault(rollout.distinct, rollout)
         self.scores.add(scores)
         if group.reliability is not None:
             self.numbers["reliability"].append(group.reliability)
         self.counts["groups"] += 1
         for name in _STATES:
-            if getattr(group, name):
-                self.counts[name] += 1
+            self.counts[name] += getattr(group, name)
         texts = [rollout.explanation.strip() for rollout in scored]
         several = len(texts) > 1 and not group.alone
         explained = several and own_words and all(texts)
         self.counts["explained"] += explained
         self.counts["same_explanations"] += explained and len({*texts}) == 1
-        distinct: dict[int | None, RolloutValues] = {}
-        for rollout in scored:
-            if rollout.judge_score is not None:
-                distinct.setdefault(rollout.distinct, rollout)
-        if len(distinct) > 1:
-            rows = [
-                (rollout.size, rollout.judge_score)
-                for rollout in distinct.values()
-            ]
-            self.lengths.add(rows)  # type: ignore[arg-type]
+        sizes = [(row.size, row.judge_score) for row in distinct.values()]
+        self.lengths.add(sizes)  # type: ignore[arg-type]
         if any(len(rollout.by_judge) > 1 for rollout in scored):
-            self._add_judges(scored, [*distinct.values()])
+            self._add_judges(scored, distinct.values())
         if self._whole:
             self.counts["live"] += not group.tied
-            labels = [rollout.label for rollout in scored]
-            self.counts["labelled"] += labels.count(None) < len(labels)
             self._add_values(scored, scores)
             self._add_positions(scored)
             self._add_criteria(scored)
@@ -158,29 +149,34 @@ class Figures:
         scores: Sequence[float],
     ) -> None:
         """Count the judges' own scores, the labels and the lengths."""
+        numbers = self.numbers
+        numbers["score"].extend(scores)
         judged = []
         labelled = []
-        for score, rollout in zip(scores, scored, strict=True):
+        has_label = False
+        for rollout in scored:
             judge_score = rollout.judge_score
             label = rollout.label
-            self.numbers["bytes"].append(rollout.size)
-            if label is not None:
-                self.numbers["labelled"].append(score)
-                self.numbers["label"].append(label)
+            numbers["bytes"].append(rollout.size)
             if judge_score is not None:
                 judged.append(judge_score)
-            if judge_score is not None and label is not None:
+            if label is None:
+                continue
+            has_label = True
+            numbers["labelled"].append(rollout.score or 0.0)
+            numbers["label"].append(label)
+            if judge_score is not None:
                 labelled.append((judge_score, label))
-        self.numbers["score"].extend(scores)
+        self.counts["labelled"] += has_label
         self.means["bytes"].add([rollout.size for rollout in scored])
         self.means["score"].add(judged)
         self.means["label"].add([label for _, label in labelled])
         self.pairs += concordance(labelled)
-        self.by_label.update(pair_products(labelled))
+        self.by_label.update(products(labelled))
         if len(scores) > 1:
             # as in the table of a page, to which a bin links
             spread = round(Moments().add(scores).spread, _DECIMALS)
-            self.numbers["spread"].append(spread)
+            numbers["spread"].append(spread)
 
     def _add_positions(self, scored: Sequence[RolloutValues]) -> None:
         """Count the scores by position."""
@@ -195,7 +191,7 @@ class Figures:
     def _add_judges(
         self,
         scored: Sequence[RolloutValues],
-        distinct: Sequence[RolloutValues],
+        distinct: Iterable[RolloutValues],
     ) -> None:
         """Count each judge of a panel, and every two of them on distinct rollouts."""
         judges: dict[Any, None] = {}
@@ -206,15 +202,15 @@ class Figures:
                 if judge in self.judges or len(self.judges) < _MOST_JUDGES:
                     self.judges[judge].add([score])
                     judges[judge] = None
-        for pair in combinations(judges, 2):
+        panels = [rollout.by_judge for rollout in distinct]
+        for first, second in combinations(judges, 2):
             rows = []
-            for rollout in distinct:
-                scores = rollout.by_judge
-                if pair[0] in scores and pair[1] in scores:
-                    rows.append((scores[pair[0]], scores[pair[1]]))
+            for panel in panels:
+                if first in panel and second in panel:
+                    rows.append((panel[first], panel[second]))
             if rows:
-                sums = self.by_judges.setdefault(pair, Counter())
-                sums.update(pair_products(rows))
+                sums = self.by_judges.setdefault((first, second), Counter())
+                sums.update(products(rows))
 
     def _add_criteria(self, scored: Sequence[RolloutValues]) -> None:
         rows: defaultdict[str, list[tuple[CriterionScore, RolloutValues]]]
@@ -228,26 +224,30 @@ class Figures:
 
 
 def _is_corrected(rollout: RolloutValues) -> bool:
-    """Return whether a score or its spread is not that of the passes, as with `debias` or `standardize`."""
+    """Return whether a score is not that of its passes, as with `debias` or `standardize`."""
     passes = Moments().add(rollout.pass_scores)
     score = rollout.judge_score
-    spread = passes.deviation if rollout.spread is None else rollout.spread
     if score is None or not passes.number:
         return False
-    return (
-        max(abs(score - passes.mean), abs(spread - passes.deviation))
-        > _CORRECTED
-    )
+    return abs(score - passes.mean) > _CORRECTED
 
 
-def _by_pass(rollouts: Sequence[_Passes]) -> list[list[tuple[float, float]]]:
+def _by_pass(rollouts: Iterable[_Passes]) -> list[list[tuple[float, float]]]:
     """Return for each pass the position and the score of each rollout; empty if their passes differ in number."""
     by_rollout = []
+    numbers = set()
     for positions, scores in rollouts:
-        if len(positions) != len(scores):
-            return []
-        by_rollout.append([*zip(positions, scores, strict=True)])
-    if len({*map(len, by_rollout)}) != 1:
+        numbers.update([len(positions), len(scores)])
+        by_rollout.append(
+            [
+                *zip(
+                    positions,
+                    scores,
+                    strict=False,
+                )
+            ]
+        )
+    if len(numbers) != 1:
         return []
     return [[*shown] for shown in zip(*by_rollout, strict=True)]
 
@@ -271,7 +271,7 @@ def scores_by_position(rollouts: Sequence[RolloutValues]) -> list[list[float]]:
         distinct.setdefault(rollout.distinct, (rollout.positions, scores))
     last = len(distinct) - 1
     ordered = []
-    for shown in _by_pass([*distinct.values()]):
+    for shown in _by_pass(distinct.values()):
         positions = sorted([round(at * last) for at, _ in shown])
         if positions != [*range(last + 1)]:
             return []

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ruler_cli.types import readable_text
@@ -65,32 +64,16 @@ _ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
 _FAREWELL = 80
 """Characters behind a verdict that may stand there whatever stands before it: `I hope this helps.`"""
 _NAMED = re.compile(r"scores[\"'`]\s*:")
-_TOKEN = re.compile(
-    r"""
-    "(?:[^"\\]|\\.)*" | (?P<single>'(?:[^'\\]|\\.)*') | (?P<odd>["'])
-    | (?P<drop>
-        (?://|\#)[^\n"'\d{}[\]]{0,200}?(?P<comma>,?)[ \t]*(?=\n|\Z)
-        | /\*[^"'\d{}[\]]{0,200}?\*/
-        | ,(?=\s*[\]}])
-    )
-    """,
-    re.VERBOSE | re.DOTALL,
+_EXTRA_COMMA = re.compile(
+    r'"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|(,)(?=\s{0,99}[\]}])', re.DOTALL
 )
-"""Strings, and what may be left out: a comment without numbers, quotes and brackets, a comma behind the last item."""
-_ESCAPE = re.compile(
-    r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\?(?P<mark>['"\\])"""
-)
-"""An escape of JSON, or a character that needs one; Python escapes the single quote, too."""
-_INVISIBLE = re.compile(
-    r"[\u200b-\u200f\u2060-\u2064\ufeff]|\\u(?:200[b-f]|206[0-4]|feff)", re.I
-)
+"""A string, or a comma behind the last item."""
 _PLAIN = r"[0-9]*\.?[0-9]+"
 _NUMBER = re.compile(
     r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     rf"|({_PLAIN})\s*(?:%|/\s*({_PLAIN}))"
 )
 """A number, or one that names its own scale: `80%` and `8/10`."""
-"""Beginnings of an object of entries, of a member of it, whose id needs no escape, and of an item of a list."""
 _NEAR = 1e-6 + 1e-12
 """Distance up to which a score is the bound of its scale: 1.0000001 is 1, and -0.0000001 is 0."""
 _TRIES = 2000
@@ -100,8 +83,6 @@ _WIDEST = 40
 """Characters of the longest number in a string."""
 _LONGEST = 1_000_000
 """Characters of a reply that are parsed, from its end; no answer is longer."""
-_MENDABLE = 200_000
-"""Characters of a reply that is mended: its event loop waits meanwhile."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -117,9 +98,8 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_members)
-_LENIENT = json.JSONDecoder(object_pairs_hook=_members, strict=False)
-"""One that takes line breaks in strings."""
+# judges write line breaks in strings
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, strict=False)
 
 
 Entry = tuple[tuple[float, ...], str]
@@ -130,8 +110,8 @@ Entry = tuple[tuple[float, ...], str]
 class ParsedReply:
     """The entries of a reply, by label.
 
-    `bounds`: all numbers that do not name their scale are 0 or 1; `mended`: the text was no JSON of the form asked
-    for; `unknown` counts the entries with an id that was not asked for.
+    `bounds`: all numbers that do not name their scale are 0 or 1; `mended`: commas too many were left out; `unknown`
+    counts the entries with an id that was not asked for.
     """
 
     entries: dict[str, Entry]
@@ -157,15 +137,11 @@ _Json = tuple[int, int, Any]
 
 
 class _Answer(NamedTuple):
-    """The text behind the last closed thought: its beginning, the whole JSON in it, and where other JSON begins.
-
-    `opened`: a thought begins in it.
-    """
+    """The text behind the last closed thought: its beginning, the whole JSON in it, and where other JSON begins."""
 
     begin: int
     values: list[_Json]
     broken: list[int]
-    opened: bool
 
 
 def parse(
@@ -180,32 +156,36 @@ def parse(
     `whole`: text before and behind the JSON is a defect, too, and nothing is mended.
     """
     text = text[-_LONGEST:]
-    answer = _answer(text)
-    if answer.opened:
-        raise CutOffError("the answer ended inside a thought")
     try:
-        return _verdict(text, answer, labels, criteria, whole=whole)
-    except ScaleError:
+        return _verdict(
+            text,
+            labels,
+            criteria,
+            whole=whole,
+        )
+    except (CutOffError, ScaleError):
         raise
-    except DefectError as defect:
-        if whole or len(_NAMED.findall(text)) > 1 or len(text) > _MENDABLE:
+    except DefectError:
+        mended = _EXTRA_COMMA.sub(_without_comma, text)
+        if whole or mended == text or len(_NAMED.findall(text)) > 1:
             raise
-        try:
-            mended, value = _mended(text[answer.begin :])
-            answer = _Answer(0, [value], [], opened=False)
-            return replace(
-                _verdict(mended, answer, labels, criteria), mended=True
-            )
-        except ScaleError:
-            raise
-        except (DefectError, ValueError, RecursionError):
-            raise defect from None
+        parsed = _verdict(
+            mended,
+            labels,
+            criteria,
+        )
+        return replace(parsed, mended=True)
+
+
+def _without_comma(match: re.Match[str]) -> str:
+    return "" if match[1] else match[0]
 
 
 def _answer(text: str) -> _Answer:
     """Read a text to its end: a tag inside JSON is text that it quotes. DefectError if it holds too much.
 
-    Where JSON breaks, reading goes on behind the break, so that nothing inside of it is taken for whole.
+    CutOffError if it ends inside a thought. Where JSON breaks, reading goes on behind the break, so that nothing
+    inside of it is taken for whole.
     """
     begin = at = 0
     opened = False
@@ -213,8 +193,14 @@ def _answer(text: str) -> _Answer:
     broken: list[int] = []
     for _ in range(_TRIES):
         mark = _MARK.search(text, at)
+        if mark is None and opened:
+            raise CutOffError("the answer ended inside a thought")
         if mark is None:
-            return _Answer(begin, values, broken, opened)
+            return _Answer(
+                begin,
+                values,
+                broken,
+            )
         start, at = mark.span()
         if mark["close"] or mark["open"]:
             if {text[start - 1 : start], text[at : at + 1]} <= _QUOTES:
@@ -236,19 +222,23 @@ def _answer(text: str) -> _Answer:
 
 def _verdict(
     text: str,
-    answer: _Answer,
     labels: Sequence[str],
     criteria: Collection[str],
     *,
     whole: bool = False,
 ) -> ParsedReply:
-    """Read the last verdict of an answer; DefectError if the text around it says that it may be a draft."""
+    """Read the last verdict of a text; DefectError if what stands around it says that it may be a draft."""
+    answer = _answer(text)
     listed = []
     for start, end, value in answer.values:
         bare = start < min(answer.broken, default=end)
-        entries, mended, rest = _listed(value, labels, bare=bare)
+        entries, rest = _listed(
+            value,
+            labels,
+            bare=bare,
+        )
         if entries is not None:
-            listed.append((start, end, entries, mended, rest))
+            listed.append((start, end, entries, rest))
     if not listed:
         empty = not text[answer.begin :].strip()
         lacks = "was empty" if empty else "held no JSON object with `scores`"
@@ -259,8 +249,12 @@ def _verdict(
         for candidate in listed
         if not _labels(candidate[2]).isdisjoint(labels)
     ]
-    start, end, entries, mended, rest = (asked_for or listed)[-1]
-    parsed = _checked(entries, labels, criteria)
+    start, end, entries, rest = (asked_for or listed)[-1]
+    parsed = _checked(
+        entries,
+        labels,
+        criteria,
+    )
     before = text[answer.begin : start]
     after = words = text[end:]
     for later, past, _ in answer.values:
@@ -275,17 +269,17 @@ def _verdict(
         and not _TAKES_BACK.search(words)
     )
     after += rest
+    numbers = set[float]()
+    for scores, _ in parsed.entries.values():
+        numbers.update(scores)
     more = re.search(r"\d", after) and any(label in after for label in labels)
-    numbers = chain.from_iterable(
-        asked_for for asked_for, _ in parsed.entries.values()
-    )
-    more = more or not {*map(float, _DECIMAL.findall(words))} <= {*numbers}
+    more = more or not numbers.issuperset(map(float, _DECIMAL.findall(words)))
     draft = more or _DRAFT.search(before) or not (closing or farewell)
     if draft or (whole and not (opening and closing)):
         raise DefectError(
             "text around its scores may take them back: give them alone"
         )
-    return replace(parsed, mended=mended)
+    return parsed
 
 
 def _listed(
@@ -293,13 +287,11 @@ def _listed(
     labels: Sequence[str],
     *,
     bare: bool,
-) -> tuple[Any, bool, str]:
-    """Return what a JSON value has for entries, None if nothing; True if its form is not the one asked for; the rest.
+) -> tuple[Any, str]:
+    """Return what a JSON value has for entries, None if nothing, and the members behind the entries, as text.
 
-    `bare`: a list or a map of the ids may stand alone, without `scores` around it. The rest are the members behind
-    the entries, as text.
+    `bare`: a list or a map of the ids may stand alone, without `scores` around it.
     """
-    nothing = None, False, ""
     alone = bare and isinstance(value, dict) and value.keys() == {*labels}
     rest = ""
     if isinstance(value, dict) and not alone:
@@ -309,51 +301,15 @@ def _listed(
             if name == _KEY or (isinstance(member, dict) and _KEY in member)
         ]
         if not names:
-            return nothing
+            return None, ""
         name = _KEY if _KEY in names else names[-1]
         rest = str([*value.items()][[*value].index(name) + 1 :])
         value = value[name] if name == _KEY else value[name][_KEY]
     elif not bare:
-        return nothing
-    if isinstance(value, list) or not isinstance(value, dict):
-        return value, False, rest
-    plain = any(isinstance(item, int | float | str) for item in value.values())
-    return (
-        [_entry(label, item) for label, item in value.items()],
-        alone or plain,
-        rest,
-    )
-
-
-def _mended(text: str) -> tuple[str, _Json]:
-    """Return a text without what nobody sees, and the one JSON value in it, with slips mended; else ValueError.
-
-    A slip is a line break, an escape or a quote that JSON does not know, a comment, a comma too many. None of them
-    holds a number, so no number can change, move or go.
-    """
-    text = _INVISIBLE.sub("", text)
-    end = max(text.rfind("}"), text.rfind("]")) + 1
-    start = min(text.find(mark) % (end + 1) for mark in "{[")
-    area = text[start:end]
-    single = "'" in area.partition('"')[0]
-
-    def token(match: re.Match[str]) -> str:
-        if match["odd"] or (match["single"] and not single):
-            raise ValueError
-        if match["drop"]:
-            return match["comma"] or ""
-        return f'"{_ESCAPE.sub(_escaped, match[0][1:-1])}"'
-
-    # a comma too many may stand before a comment
-    area = _TOKEN.sub(token, _TOKEN.sub(token, area))
-    return text, (start, end, _LENIENT.decode(area))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    mark = match["mark"]
-    if mark is None:
-        return match[0]
-    return mark if mark == "'" else f"\\{mark}"
+        return None, ""
+    if isinstance(value, dict):
+        value = [_entry(label, item) for label, item in value.items()]
+    return value, rest
 
 
 def _checked(
@@ -364,7 +320,7 @@ def _checked(
     """The entries with numbers from 0 to 1; DefectError unless there is one for each label."""
     if not isinstance(entries, list):
         raise DefectError("`scores` was neither a list nor an object")
-    numbers_by_label: dict[str, list[Any]] = {}
+    numbers_by_label: dict[str, list[tuple[float, bool]]] = {}
     explanations: dict[str, str] = {}
     unknown = 0
     for entry in entries:
@@ -374,44 +330,41 @@ def _checked(
         if label not in labels:
             unknown += 1
             continue
-        numbers = _values(entry, criteria) if criteria else [entry.get("score")]
-        before = numbers_by_label.setdefault(label, numbers)
-        # NaN differs from itself
-        if before is not numbers and [*map(_number, before)] != [
-            *map(_number, numbers)
-        ]:
-            raise DefectError(
-                f"one id had two different {'values' if criteria else 'scores'}"
-            )
+        values = _values(entry, criteria) if criteria else [entry.get("score")]
+        numbers = [_share(value) for value in values]
+        if numbers_by_label.setdefault(label, numbers) != numbers:
+            raise DefectError("one id had two different scores")
         explanation = entry.get("explanation")
         text = explanation if isinstance(explanation, str) else ""
         explanations[label] = readable_text(text)
     missing = len(labels) - len(numbers_by_label)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
-    shares, bounds = _shares([*chain.from_iterable(numbers_by_label.values())])
-    left = iter(shares)
-    scored = {
-        label: (tuple(islice(left, len(numbers))), explanations[label])
-        for label, numbers in numbers_by_label.items()
-    }
-    return ParsedReply(scored, bounds, unknown=unknown)
+    scored = {}
+    plain = set()
+    for label, numbers in numbers_by_label.items():
+        shares = tuple([share for share, _ in numbers])
+        scored[label] = (shares, explanations[label])
+        plain.update([share for share, scaled in numbers if not scaled])
+    bounds = bool(plain) and plain <= {0.0, 1.0}
+    return ParsedReply(
+        scored,
+        bounds,
+        unknown=unknown,
+    )
 
 
-def _values(
-    entry: dict[str, Any],
-    criteria: Collection[str],
-) -> list[Any]:
+def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
     """The values of an entry in the order of the criteria; DefectError unless exactly these have one."""
     values = entry.get("criteria")
     if not isinstance(values, dict):
         raise DefectError("an entry had no object `criteria`")
     if values.keys() != {*criteria}:
-        absent = len({*criteria} - values.keys())
-        more = len(values.keys() - {*criteria})
-        wrong = [f"lacked {absent} of {len(criteria)} ids"] if absent else []
-        wrong += [f"had {more} unknown ids"] if more else []
-        raise DefectError(f"`criteria` {' and '.join(wrong)}")
+        right = len({*criteria} & values.keys())
+        others = len(values) - right
+        raise DefectError(
+            f"`criteria` had {right} of {len(criteria)} ids, and {others} others"
+        )
     return [values[name] for name in criteria]
 
 
@@ -437,30 +390,22 @@ def _entry(label: str, value: Any) -> Any:
     return {**value, "trajectory_id": label}
 
 
-def _shares(values: Sequence[Any]) -> tuple[list[float], bool]:
-    """Scores in [0, 1], and True if all that do not name their scale, at least one, are 0 or 1; else DefectError.
+def _share(value: Any) -> tuple[float, bool]:
+    """Return a score in [0, 1], and True if it names its own scale; else DefectError.
 
     A score next to a bound of its scale is that bound.
     """
-    numbers = [_number(value) for value in values]
-    shares = []
-    for value, (number, scaled) in zip(values, numbers, strict=True):
-        nested = isinstance(value, dict | list)
-        shown = type(value).__name__ if nested else repr(value)[:40]
-        if not math.isfinite(number):
-            raise DefectError(f"a score was no number ({shown})")
-        if not -_NEAR <= number <= 1 + _NEAR:
-            error = DefectError if scaled else ScaleError
-            raise error(f"a score was out of range ({shown}): {SCALE}")
-        # next to a bound, a score is that
-        near = round(number)
-        shares.append(float(near) if abs(number - near) <= _NEAR else number)
-    plain = {
-        share
-        for share, (_, scaled) in zip(shares, numbers, strict=True)
-        if not scaled
-    }
-    return shares, bool(plain) and plain <= {0.0, 1.0}
+    number, scaled = _number(value)
+    nested = isinstance(value, dict | list)
+    shown = type(value).__name__ if nested else repr(value)[:40]
+    if not math.isfinite(number):
+        raise DefectError(f"a score was no number ({shown})")
+    if not -_NEAR <= number <= 1 + _NEAR:
+        error = DefectError if scaled else ScaleError
+        raise error(f"a score was out of range ({shown}): {SCALE}")
+    near = round(number)
+    is_bound = abs(number - near) <= _NEAR
+    return (float(near) if is_bound else number), scaled
 
 
 def _number(value: Any) -> tuple[float, bool]:

@@ -91,7 +91,11 @@ def word_share(
         raise DefectError("it lists one word alone, with a probability of 1")
     absent = [
         name.capitalize()
-        for name, share in zip(names, shares, strict=True)
+        for name, share in zip(
+            names,
+            shares,
+            strict=True,
+        )
         if not share
     ]
     missing = 0.0

@@ -86,7 +86,13 @@ def passed(value: Any) -> bool | None:
     if not is_text(value):
         return None
     word = value.strip().casefold()
-    return _RESULTS.get(re.sub("[ -]", "_", word))
+    return _RESULTS.get(
+        re.sub(
+            "[ -]",
+            "_",
+            word,
+        )
+    )
 
 
 def _sum(weighted: Iterable[tuple[Any, Any]]) -> float | None:

@@ -14,10 +14,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations_with_replacement, groupby, pairwise
+from itertools import groupby, pairwise
 from math import ceil, erfc, fsum, inf, log2, sqrt
 from operator import itemgetter, mul
-from typing import Any, Self
+from typing import Self
 
 from ruler_cli.types import Length, PositionBin
 
@@ -25,30 +25,50 @@ _FLAT = 1e-9
 """Values of a group that differ by less are equal: such a difference is rounding and no signal."""
 
 Sums = Mapping[str, float]
+"""The products of two centred columns a and b, `aa`, `ab` and `bb`, and the number `n` of their rows."""
 
 
-def products(
-    names: str,
-    rows: Iterable[Sequence[Any]],
-) -> dict[str, float]:
-    """Sum the products of every two centred columns; each has a letter: the keys are `aa`, `ab`, `bb`."""
-    centred: dict[str, list[float]] = {}
-    # rows may have further columns
-    for name, column in zip(names, zip(*rows, strict=True), strict=False):
+def products(rows: Iterable[Sequence[float]]) -> dict[str, float]:
+    """Sum the products of two columns in one group; empty for fewer than two rows."""
+    centred = []
+    for column in zip(*rows, strict=True):
+        if len(column) < 2:
+            return {}
         mean = fsum(column) / len(column)
         flat = max(column) - min(column) < _FLAT
-        centred[name] = [0.0 if flat else value - mean for value in column]
-    sums = {}
-    for first, second in combinations_with_replacement(centred, 2):
-        sums[first + second] = fsum(map(mul, centred[first], centred[second]))
-    return sums
+        centred.append([0.0 if flat else value - mean for value in column])
+    if not centred:
+        return {}
+    a, b = centred
+    return {
+        "n": len(a),
+        "aa": fsum(
+            map(
+                mul,
+                a,
+                a,
+            )
+        ),
+        "ab": fsum(
+            map(
+                mul,
+                a,
+                b,
+            )
+        ),
+        "bb": fsum(
+            map(
+                mul,
+                b,
+                b,
+            )
+        ),
+    }
 
 
 def correlation(sums: Sums) -> float | None:
     """Pearson's r of a and b; None if one of them is constant."""
-    aa = sums.get("aa", 0.0)
-    bb = sums.get("bb", 0.0)
-    below = sqrt(aa) * sqrt(bb) if aa > 0 and bb > 0 else 0.0
+    below = sqrt(sums.get("aa", 0.0)) * sqrt(sums.get("bb", 0.0))
     if below:
         return max(-1.0, min(1.0, sums.get("ab", 0.0) / below))
     return None
@@ -58,10 +78,7 @@ TIED = 0.5
 """The result of a pair with equal scores."""
 
 
-def won(
-    score: float,
-    than: float,
-) -> float:
+def won(score: float, than: float) -> float:
     """Return 1 if a score is higher than another, 0.5 if they are equal, 0 if it is lower."""
     return TIED if score == than else float(score > than)
 
@@ -128,7 +145,11 @@ def concordance(rows: Iterable[Sequence[float]]) -> Concordance:
         pairs += len(level) * len(lower)
         for score in level:
             insort(lower, score)
-    return Concordance(pairs, won, tied)
+    return Concordance(
+        pairs,
+        won,
+        tied,
+    )
 
 
 @dataclass(slots=True)
@@ -157,7 +178,11 @@ class Moments:
         mean = self.mean + off * further.number / number
         between = off * off * self.number * further.number / number
         square = self.square + further.square + between
-        return Moments(number, mean, square)
+        return Moments(
+            number,
+            mean,
+            square,
+        )
 
     @property
     def deviation(self) -> float:
@@ -206,16 +231,12 @@ class RatioSums:
         return self.y / self.x
 
     @property
-    def square(self) -> float:
-        """The sum of squares about the ratio."""
-        ratio = self.ratio
-        square = self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx
-        return max(0.0, square)
-
-    @property
     def error(self) -> float:
         """The standard error of the ratio, from at least two groups."""
-        return sqrt(self.square * self.groups / (self.groups - 1)) / self.x
+        ratio = self.ratio
+        square = self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx
+        variance = max(0.0, square) * self.groups / (self.groups - 1)
+        return sqrt(variance) / self.x
 
 
 class LengthSums:
@@ -227,10 +248,8 @@ class LengthSums:
 
     def add(self, rows: Iterable[tuple[int, float]]) -> None:
         """Add one group: a row for each distinct rollout, with its size in bytes and its score."""
-        sums = products(
-            "ab", [(log2(max(size, 1)), score) for size, score in rows]
-        )
-        if sums["aa"] > 0:
+        sums = products([(log2(max(size, 1)), score) for size, score in rows])
+        if sums and sums["aa"] > 0:
             self._slope.add(sums["aa"], sums["ab"])
             self._yy += sums["bb"]
 
@@ -249,18 +268,8 @@ class LengthSums:
         )
 
 
-def pair_products(rows: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Sum the products of two columns in one group, and count its rows as `n`; empty for fewer than two."""
-    if len(rows) < 2:
-        return {}
-    return {"n": len(rows), **products("ab", rows)}
-
-
-def quantile(
-    values: Iterable[float],
-    share: float,
-) -> float | None:
-    """The least value that is at or above this share of all; None without values."""
+def quantile(values: Iterable[float], share: float) -> float | None:
+    """Return the least value that is at or above this share of all; None without values."""
     ordered = sorted(values)
     if ordered:
         return ordered[max(1, ceil(share * len(ordered))) - 1]
@@ -312,18 +321,17 @@ class PositionBias:
             if size < 2:
                 continue
             mean = fsum(scores) / size
-            for number, score in zip(_bins_of(size), scores, strict=True):
+            for number, score in zip(
+                _bins_of(size),
+                scores,
+                strict=True,
+            ):
                 sums[number] += score - mean
                 counts[number] += 1
         self.groups += any(counts)
-        for bin_, total, count in zip(
-            self._bins,
-            sums,
-            counts,
-            strict=True,
-        ):
+        for number, count in enumerate(counts):
             if count:
-                bin_.add(count, total)
+                self._bins[number].add(count, sums[number])
 
     @property
     def enough(self) -> bool:
@@ -333,19 +341,23 @@ class PositionBias:
     def bins(self) -> tuple[PositionBin, ...]:
         """The bins with any score, from the first position to the last."""
         edges = [0.0, *(i / _INNER for i in range(_INNER + 1)), 1.0]
-        return tuple(
-            PositionBin(
-                start,
-                stop,
-                bin_.ratio,
-                bin_.error if bin_.groups > 1 else None,
-                round(bin_.x),
-            )
-            for bin_, (start, stop) in zip(
-                self._bins, pairwise(edges), strict=True
-            )
-            if bin_.groups
-        )
+        bins = []
+        for sums, (start, stop) in zip(
+            self._bins, pairwise(edges), strict=True
+        ):
+            if sums.groups:
+                error = sums.error if sums.groups > 1 else None
+                mean, number = sums.ratio, round(sums.x)
+                bins.append(
+                    PositionBin(
+                        start,
+                        stop,
+                        mean,
+                        error,
+                        number,
+                    )
+                )
+        return tuple(bins)
 
     def corrections(self, size: int) -> tuple[float, ...]:
         """Amounts to subtract from the scores of a request of `size` rollouts, by position; they sum to 0.
@@ -356,23 +368,23 @@ class PositionBias:
         """
         if not self.enough or size < 2:
             return (0.0,) * size
-        used = [b for b in self._bins if b.groups > 1]
-        weight = fsum(b.x for b in used)
-        mean = fsum(b.y for b in used) / weight
-        square = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight
-        errors = fsum(b.x * b.error**2 for b in used) / weight
+        used = [sums for sums in self._bins if sums.groups > 1]
+        weight = fsum([sums.x for sums in used])
+        mean = fsum([sums.y for sums in used]) / weight
+        square = (
+            fsum([sums.x * (sums.ratio - mean) ** 2 for sums in used]) / weight
+        )
+        errors = fsum([sums.x * sums.error**2 for sums in used]) / weight
         variance = square * len(used) / (len(used) - 1)
         true = max(0.0, variance - errors)
         # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
-        shrunk = [
-            b.ratio * true / (true + b.error**2)
-            if true and b.groups > 1
-            else 0.0
-            for b in self._bins
-        ]
+        shrunk = [0.0] * _BINS
+        for number, sums in enumerate(self._bins):
+            if true and sums.groups > 1:
+                shrunk[number] = sums.ratio * true / (true + sums.error**2)
         amounts = [shrunk[number] for number in _bins_of(size)]
         middle = fsum(amounts) / size
-        return tuple(amount - middle for amount in amounts)
+        return tuple([amount - middle for amount in amounts])
 
 
 ROUNDING = 0.05**2 / 12
@@ -416,10 +428,7 @@ class Anova:
         )
 
     @classmethod
-    def of(
-        cls,
-        columns: Sequence[Sequence[float]],
-    ) -> Anova:
+    def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
         """Analyse a complete table: `columns[j][i]` is the score of rollout i in pass j.
 
         The model is that of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): one pass may be
@@ -432,8 +441,16 @@ class Anova:
         grand = fsum(passes) / k
         between = k * fsum((item - grand) ** 2 for item in items)
         squares = []
-        for column, mean in zip(columns, passes, strict=True):
-            for y, item in zip(column, items, strict=True):
+        for column, mean in zip(
+            columns,
+            passes,
+            strict=True,
+        ):
+            for y, item in zip(
+                column,
+                items,
+                strict=True,
+            ):
                 squares.append((y - item - mean + grand) ** 2)
         return cls(
             between,
@@ -454,10 +471,7 @@ class Anova:
         return _mean_square(self.rest, self.df_res)
 
 
-def _mean_square(
-    square: float,
-    df: int,
-) -> float:
+def _mean_square(square: float, df: int) -> float:
     mean = square / df if df > 0 else 0.0
     return mean if mean > _ZERO else 0.0
 
@@ -489,10 +503,7 @@ class Noise:
         return self.squares / self.df if self.df else 0.0
 
 
-def rate(
-    anova: Anova,
-    noise: Noise,
-) -> tuple[float, bool] | None:
+def rate(anova: Anova, noise: Noise) -> tuple[float, bool] | None:
     """Return the reliability in [0, 1] of the mean of a group's passes, and whether its rollouts are tied.
 
     None if there is no estimate of the noise s²: the group's own from four passes on, else the batch's. The
@@ -512,7 +523,11 @@ def rate(
     reliability = max(0.0, 1 - variance / anova.ms_item)
     if variance <= 0:
         return reliability, False
-    p = f_survival(anova.ms_item / variance, anova.df_item, df)
+    p = f_survival(
+        anova.ms_item / variance,
+        anova.df_item,
+        df,
+    )
     return reliability, p > _ALPHA
 
 
@@ -522,10 +537,7 @@ def one_score(scores: Iterable[float | None]) -> bool:
     return bool(numbers) and max(numbers) - min(numbers) < _SAME
 
 
-def passes_for(
-    icc_k: float,
-    k: float,
-) -> int | None:
+def passes_for(icc_k: float, k: float) -> int | None:
     """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to 0.9.
 
     Spearman–Brown: m = k · .9 (1 − icc)/(icc (1 − .9)). None if no number of passes does, or none below a

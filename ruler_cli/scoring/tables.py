@@ -29,12 +29,8 @@ def mean(values: Sequence[float]) -> float:
     Without rounding, .3 and .45 would have another mean than .35 and .4 in binary fractions, and chance
     would decide which rollout is the best.
     """
-    least = min(values)
-    most = max(values)
-    if least == most:
-        return values[0]
     rounded = round(fsum(values) / len(values), _EXACT)
-    return min(max(rounded, least), most)
+    return min(max(rounded, min(values)), max(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,19 @@ class ScoreTable:
     `refused` to score in every pass.
     """
 
-    judge: int
     pass_scores: Sequence[PassScores]
-    windows: Sequence[tuple[tuple[int, ...], Sequence[float]]]
+    windows: Sequence[tuple[Sequence[int], Sequence[float]]]
     shown: Sequence[Sequence[tuple[PassScores, int]]]
     cells: Sequence[Sequence[float]]
     scores: Sequence[float | None]
     passes: int
     fit: WindowFit | None
     refused: Collection[int]
+
+    @property
+    def judge(self) -> int:
+        """The number of the judge."""
+        return self.pass_scores[0].judge
 
     @property
     def each(self) -> bool:
@@ -71,53 +71,55 @@ class ScoreTable:
             cells[rollout] = [0.0] * len(cells[rollout])
             if scores[rollout] is not None:
                 scores[rollout] = 0.0
-        return replace(self, cells=cells, scores=scores)
+        return replace(
+            self,
+            cells=cells,
+            scores=scores,
+        )
 
 
 def _table(
-    result: GroupResult,
-    passes: Sequence[PassScores],
-    correct: Correction,
+    result: GroupResult, passes: Sequence[PassScores], correct: Correction
 ) -> ScoreTable:
     """Return the table of the judge of these passes."""
-    windows = list[tuple[tuple[int, ...], Sequence[float]]]()
+    windows = [(reply.distinct, correct(reply)) for reply in passes]
     shown: list[list[tuple[PassScores, int]]] = [[] for _ in result.sizes]
     rows: list[list[float]] = [[] for _ in result.sizes]
-    for reply in passes:
-        values = correct(reply)
-        windows.append((reply.distinct, values))
-        for position, rollout in enumerate(reply.distinct):
+    refused = set[int]()
+    for reply, (distinct, values) in zip(
+        passes,
+        windows,
+        strict=True,
+    ):
+        refused.update(reply.unanswered)
+        for position, rollout in enumerate(distinct):
             shown[rollout].append((reply, position))
             rows[rollout].append(values[position])
-    fitted = None
-    cells: Sequence[Sequence[float]] = rows
-    scores = list[float | None]()
+    refused = {rollout for rollout in refused if not rows[rollout]}
     # a value of a criterion says the same in every window
     alike = passes[0].asked_alone or result.rubric is not None
+    fitted = None
+    cells: Sequence[Sequence[float]] = rows
+    means = [mean(row) if row else None for row in rows]
     if result.windows > 1 and not alike:
         fitted = fit(windows, len(result.sizes))
         cells = fitted.adjusted
-        for score in fitted.scores:
-            scores.append(None if score is None else round(score, _DIGITS))
-    else:
-        for row in rows:
-            scores.append(mean(row) if row else None)
-    for rollout, score in enumerate(scores):
-        if score is not None:
-            scores[rollout] = min(1.0, max(0.0, score))
-    refused = set[int]()
-    for reply in passes:
-        for rollout in reply.unanswered:
-            if not cells[rollout]:
-                refused.add(rollout)
-    numbers = list[int]()
-    for rollout, cell in enumerate(cells):
-        if rollout not in refused:
-            numbers.append(len(cell))
-    least = min(numbers, default=0)
-    judge = passes[0].judge
+        means = [score and round(score, _DIGITS) for score in fitted.scores]
+    scores = list[float | None]()
+    for score in means:
+        scores.append(None if score is None else min(1.0, max(0.0, score)))
+    numbers = [
+        len(row) for number, row in enumerate(rows) if number not in refused
+    ]
     return ScoreTable(
-        judge, passes, windows, shown, cells, scores, least, fitted, refused
+        passes,
+        windows,
+        shown,
+        cells,
+        scores,
+        min(numbers, default=0),
+        fitted,
+        refused,
     )
 
 
@@ -127,13 +129,15 @@ def variance_of(
     """Analyse the variance of rollout × (judge, pass); None if there is only one of either."""
     if result.alone or len(result.pass_scores) < 2:
         return None
-    fitted = [table for table in used if table.fit]
-    if fitted:  # it subtracts the level of every window of every judge
-        whole = fitted[0].fit
-        if len(fitted) > 1:
-            windows = [window for table in fitted for window in table.windows]
+    fits = [table.fit for table in used if table.fit]
+    if fits:  # it subtracts the level of every window of every judge
+        whole = fits[0]
+        if len(fits) > 1:
+            windows = list[tuple[Sequence[int], Sequence[float]]]()
+            for table in used:
+                windows += table.windows if table.fit else ()
             whole = fit(windows, len(result.sizes))
-        return whole.anova if whole and whole.anova.k > 1 else None
+        return whole.anova if whole.anova.k > 1 else None
     columns = list[Sequence[float]]()
     for table in used:
         # one that was shown in windows, and lacks one, has more scores of some rollouts
@@ -158,7 +162,12 @@ class PassTables:
         for reply in sorted(result.pass_scores, key=in_order):
             by_judge.setdefault(reply.judge, []).append(reply)
         self.tables = [
-            _table(result, passes, correct) for passes in by_judge.values()
+            _table(
+                result,
+                passes,
+                correct,
+            )
+            for passes in by_judge.values()
         ]
 
 

@@ -50,7 +50,11 @@ def typed_shares(
             )
         if answer.get("type") == "refusal":
             continue
-        shares[question.name] = _share(answer, question, half)
+        shares[question.name] = _share(
+            answer,
+            question,
+            half,
+        )
     return shares
 
 
@@ -82,7 +86,11 @@ def _share(
         rows = [row for row in stated if isinstance(row, dict)]
         values = [str(row.get("value")) for row in rows]
         stated = {}
-        for value, row in zip(values, rows, strict=True):
+        for value, row in zip(
+            values,
+            rows,
+            strict=True,
+        ):
             # a value that stands there twice is none of both
             name = value if values.count(value) == 1 else ""
             stated[name] = row.get("probability")

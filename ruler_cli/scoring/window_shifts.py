@@ -6,10 +6,9 @@ from 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from operator import mul, sub
 
 from ruler_cli.scoring.statistics import Anova
 
@@ -20,8 +19,9 @@ With that ratio the ridge solution is the best linear unbiased prediction for wi
 (Henderson 1975). benchmarks/README.md compares values: levels that vary more than assumed cost more than
 those that vary less, and a ratio estimated from the group is no better, since it has too few windows.
 """
-_PRECISE = 1e-26
-"""Share of the squares of all scores at which a solution is exact: what is left is rounding."""
+_EXACT = 1e-15
+"""A smaller change of all levels is rounding."""
+_ROUNDS = 1_000
 _TINY = 1e-12
 
 Windows = Sequence[tuple[Sequence[int], Sequence[float]]]
@@ -56,8 +56,16 @@ def fit(
     mean = fsum(ys) / len(ys)
     highest = max(ys)
     lowest = min(ys)
-    levels = _levels(windows, rollouts, RIDGE)
-    cells = _less(windows, rollouts, levels)
+    levels = _levels(
+        windows,
+        rollouts,
+        RIDGE,
+    )
+    cells = _less(
+        windows,
+        rollouts,
+        levels,
+    )
     values = [fsum(row) / len(row) for row in cells if row]
     centre = fsum(values) / len(values)
     above = max(values) - centre
@@ -78,8 +86,21 @@ def fit(
         scores.append(score)
         adjusted.append(fitted)
     # the squares beside the windows, with and without rollouts (type II)
-    free = _levels(windows, rollouts, 0.0)
-    rest = sum(map(_square, _less(windows, rollouts, free)))
+    free = _levels(
+        windows,
+        rollouts,
+        0.0,
+    )
+    rest = sum(
+        map(
+            _square,
+            _less(
+                windows,
+                rollouts,
+                free,
+            ),
+        )
+    )
     whole = sum(_square(scores) for _, scores in windows)
     df_item = len(values) - 1
     df_rest = len(ys) - len(windows) - df_item
@@ -90,7 +111,11 @@ def fit(
         max(0, df_rest),
         len(ys) / len(values),
     )
-    return WindowFit(tuple(scores), tuple(adjusted), variance)
+    return WindowFit(
+        tuple(scores),
+        tuple(adjusted),
+        variance,
+    )
 
 
 def _levels(
@@ -100,60 +125,33 @@ def _levels(
 ) -> list[float]:
     """Return the levels of windows that minimise the squared residuals plus `ridge` times their own squares.
 
-    The value of a rollout is the mean of its scores less their levels; so the equations have one unknown a window.
-    They are solved by conjugate gradients (Hestenes & Stiefel 1952).
+    The value of a rollout is the mean of its scores less their levels, and a level is the shrunken mean of its scores
+    less those values. Each is set by the others in turn, until nothing moves.
     """
     levels = [0.0] * len(windows)
-    start = _residuals(windows, rollouts, levels)
-    rest = direction = start
-    square = _product(rest, rest)
-    # of scores that are equal but for rounding nothing else is left, and steps along it would lead anywhere
-    enough = fsum(_product(scores, scores) for _, scores in windows) * _PRECISE
-    for _ in range(2 * len(windows)):
-        if square <= enough:
+    for _ in range(_ROUNDS):
+        cells = _less(
+            windows,
+            rollouts,
+            levels,
+        )
+        values = [fsum(row) / max(1, len(row)) for row in cells]
+        before = levels
+        levels = []
+        for shown, scores in windows:
+            rest = fsum(scores) - fsum([values[rollout] for rollout in shown])
+            levels.append(rest / (len(shown) + ridge))
+        moved = [
+            abs(new - old)
+            for new, old in zip(
+                levels,
+                before,
+                strict=True,
+            )
+        ]
+        if max(moved) < _EXACT:
             break
-        moved = _residuals(windows, rollouts, direction)
-        image = _plus(map(sub, start, moved), ridge, direction)
-        curvature = _product(direction, image)
-        if curvature <= 0:  # rounding alone is left
-            break
-        length = square / curvature
-        levels = _plus(levels, length, direction)
-        rest = _plus(rest, -length, image)
-        before = square
-        square = _product(rest, rest)
-        direction = _plus(rest, square / before, direction)
     return levels
-
-
-def _residuals(
-    windows: Windows,
-    rollouts: int,
-    levels: Sequence[float],
-) -> list[float]:
-    """Return the sum over each window of its scores less its level and the values of its rollouts."""
-    cells = _less(windows, rollouts, levels)
-    values = [fsum(row) / max(1, len(row)) for row in cells]
-    sums = []
-    for (shown, scores), level in zip(windows, levels, strict=True):
-        fitted = fsum(map(values.__getitem__, shown))
-        sums.append(fsum(scores) - level * len(shown) - fitted)
-    return sums
-
-
-def _product(
-    first: Sequence[float],
-    second: Sequence[float],
-) -> float:
-    return fsum(map(mul, first, second))
-
-
-def _plus(
-    first: Iterable[float],
-    factor: float,
-    second: Iterable[float],
-) -> list[float]:
-    return [x + factor * y for x, y in zip(first, second, strict=True)]
 
 
 def _less(
@@ -163,8 +161,16 @@ def _less(
 ) -> list[list[float]]:
     """Return the scores of each rollout less the levels of their windows."""
     cells: list[list[float]] = [[] for _ in range(rollouts)]
-    for (shown, scores), level in zip(windows, levels, strict=True):
-        for rollout, score in zip(shown, scores, strict=True):
+    for (shown, scores), level in zip(
+        windows,
+        levels,
+        strict=True,
+    ):
+        for rollout, score in zip(
+            shown,
+            scores,
+            strict=True,
+        ):
             cells[rollout].append(score - level)
     return cells
 

@@ -34,7 +34,6 @@ NAMES = {
     "all_batches": "all",
     "page": "output",
     "params": "param",
-    "wait_timeout": "timeout",
 }
 """Fields whose name on the command line, in a variable and in a file is another one."""
 SHORT_NAMES = {
@@ -45,7 +44,8 @@ SHORT_NAMES = {
     "yes": "-y",
 }
 SECTIONS: dict[str, type] = {}
-"""The section of each setting, by its field."""
+_SETTINGS: dict[str, Setting] = {}
+"""The section of each setting, and its help, by its field."""
 _UNIONS = (Union, UnionType)
 _KINDS: dict[type, dict[str, Any]] = {}
 """The annotations of each section, by its fields."""
@@ -180,19 +180,9 @@ def kinds_of(section: type) -> dict[str, Any]:
     return _KINDS[section]
 
 
-def settings_of(section: type) -> dict[str, Setting]:
-    """Return the settings of a section: its fields with a help."""
-    settings = {}
-    for name, kind in kinds_of(section).items():
-        for mark in get_args(kind):
-            if isinstance(mark, Setting):
-                settings[name] = mark
-    return settings
-
-
 def setting_of(name: str) -> Setting:
     """Return the help of a setting, by its field."""
-    return settings_of(SECTIONS[name])[name]
+    return _SETTINGS[name]
 
 
 def option_name(name: str) -> str:
@@ -243,8 +233,11 @@ def frozen(cls: type[T]) -> type[T]:
     kinds = get_type_hints(section, include_extras=True)
     kinds.pop("_", None)
     _KINDS[section] = kinds
-    for name in settings_of(section):
-        SECTIONS.setdefault(name, section)
+    for name, kind in kinds.items():
+        for mark in get_args(kind):
+            if isinstance(mark, Setting) and name not in SECTIONS:
+                SECTIONS[name] = section
+                _SETTINGS[name] = mark
     return section
 
 
@@ -257,8 +250,8 @@ def paths(value: Any) -> Any:
     """Return the paths of a setting that is repeated; one text, or one path of a file, is one of them."""
     if isinstance(value, str | Path):
         return (str(value),)
-    if isinstance(value, list):  # a format is hashed
-        return tuple(value)
+    if isinstance(value, list | tuple):  # a format is hashed
+        return tuple([str(p) if isinstance(p, Path) else p for p in value])
     return () if value is None else value
 
 
@@ -317,10 +310,10 @@ def _shown(value: object) -> str:
     return shorten(text, _LONGEST)
 
 
-def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown(names: Iterable[str], settings: Collection[str]) -> None:
     """Raise UsageError for a name that no setting has."""
     for name in names:
-        if name in known:
+        if name in settings:
             continue
         if is_key_name(name):
             remedy = (
@@ -328,7 +321,7 @@ def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
             )
             raise UsageError(f"{name} is not an option", remedy)
         problem = f"no such option: {name}"
-        near = question(nearest(name, map(public_name, known)))
+        near = question(nearest(name, map(public_name, settings)))
         instead = instead_of(name)
         if instead is None:
             problem += near

@@ -19,7 +19,6 @@ from ruler_cli.settings.fields import (
     public_name,
     refuse_unknown,
     setting_of,
-    settings_of,
 )
 from ruler_cli.settings.judges import judges_of, refuse_found_file
 from ruler_cli.settings.models import (
@@ -54,16 +53,10 @@ _FIELDS = {name: field_name for field_name, name in NAMES.items()}
 """Fields by the names that they have in files and variables, where those are others."""
 
 
-def field_named(name: str, names: Collection[str] = ()) -> str:
-    """Return the field that a name of the user's stands for, among `names` if they are several.
-
-    `timeout` is a judge's, and for batches how long is waited.
-    """
+def field_named(name: str) -> str:
+    """Return the field that a name of the user's stands for."""
     plain = name.replace("-", "_")
-    field_name = _FIELDS.get(plain, plain)
-    if plain in SECTIONS and (plain in names or field_name not in names):
-        return plain
-    return field_name
+    return _FIELDS.get(plain, plain)
 
 
 def read_config(name: str | None) -> ConfigFile | None:
@@ -155,8 +148,8 @@ def _defaults(values: dict[str, Any]) -> dict[str, Any]:
         remedy = "leave it out, and use --force"
         raise SettingError("force", "is for one run", remedy)
     # judges are looked up in it, also where another source names some
-    named = table.keys() & settings_of(NamedSettings)
-    NamedSettings(**{name: table[name] for name in named})
+    names = [name for name in table if SECTIONS[name] is NamedSettings]
+    NamedSettings(**{name: table[name] for name in names})
     return table
 
 
@@ -306,17 +299,14 @@ def load_settings(**options: Any) -> ScoreSettings:
     return score_settings(read)
 
 
-RUN_FIELDS = frozenset(
-    name
-    for section in (
-        NamedSettings,
-        JudgeSettings,
-        AskSettings,
-        PoolSettings,
-        CombineSettings,
-        InputSettings,
-        RunSettings,
-    )
-    for name in settings_of(section)
+_OF_RUN = (
+    NamedSettings,
+    JudgeSettings,
+    AskSettings,
+    PoolSettings,
+    CombineSettings,
+    InputSettings,
+    RunSettings,
 )
+RUN_FIELDS = {name for name, section in SECTIONS.items() if section in _OF_RUN}
 """Settings of a run, which the table `[score]` and Python have."""

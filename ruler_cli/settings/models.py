@@ -18,11 +18,10 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ruler_cli.errors import UsageError, WrongShapeError
+from ruler_cli.errors import WrongShapeError
 from ruler_cli.settings.fields import (
     Limit,
     Option,
@@ -777,8 +776,8 @@ class ScoreSettings(RunSettings):
     def __post_init__(self) -> None:
         """Refuse settings that contradict one another."""
         super().__post_init__()
-        _refuse_judges(self)
-        _refuse_contradictions(self)
+        for name, problem, remedy in _contradictions(self):
+            raise SettingError(name, problem, remedy)
 
     @property
     def draw(self) -> int | None:
@@ -861,15 +860,22 @@ _OF_ALL = ("debias", "standardize")
 """Settings that need all groups."""
 
 
-def _refuse_contradictions(run: ScoreSettings) -> None:
-    """Raise UsageError for settings that contradict one another."""
-    for name, problem, remedy in _contradictions(run):
-        raise SettingError(name, problem, remedy)
-
-
 def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
     """Yield settings that make no sense with others, each with the problem and the way out."""
     ask, combine = run.ask, run.combine
+    ways: list[tuple[str, Any]] = []
+    for judge, asked in zip(run.judges, run.asks, strict=True):
+        how = (asked.ask, asked.read, asked.typed, judge.function)
+        way = (judge.model, judge.params, how)
+        for label, earlier in ways:
+            if way == earlier or label == judge.label:
+                problem = f"judges {label} and {judge.label} have one name, or one model and the same parameters"
+                remedy = "leave one out; to ask one judge several times, use --passes"
+                yield "model", problem, remedy
+        ways.append((judge.label, way))
+        if not asked.by_probability and (asked.typed or asked.ask == "each"):
+            problem = f"judge {judge.label} writes no score, as a decision model or with --ask each"
+            yield "read", problem, "leave it out, or use --read probability"
     scale = scale_mistake(ask.rubric)
     if scale:
         yield "rubric", scale, ""
@@ -877,10 +883,6 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
         for name in _changed(run, _COMPARING):
             problem = "has no meaning: every judge is asked about each rollout alone, once"
             yield name, problem, "leave it out, or leave out --ask each"
-    for judge, asked in zip(run.judges, run.asks, strict=True):
-        if not asked.by_probability and (asked.typed or asked.ask == "each"):
-            problem = f"judge {judge.label} writes no score, as a decision model or with --ask each"
-            yield "read", problem, "leave it out, or use --read probability"
     if run.cached_only and run.ledger is None:
         yield "cached_only", "needs a ledger", "leave out --ledger none"
     if ask.question and not any(asked.by_probability for asked in run.asks):
@@ -910,22 +912,3 @@ def _changed(run: ScoreSettings, names: Iterable[str]) -> Iterator[str]:
             value = getattr(section, name, None)
             if value and value != getattr(type(section), name):
                 yield name
-
-
-def _refuse_judges(run: ScoreSettings) -> None:
-    """Raise UsageError for two judges that are one."""
-    for first, second in combinations(run.judges, 2):
-        ways = []
-        for judge in (first, second):
-            ask = run.ask_of(judge)
-            how = (ask.ask, ask.read, ask.typed, judge.function)
-            ways.append((judge.model, judge.params, how))
-        if ways[0] == ways[1] or first.label == second.label:
-            names = f"judges {first.label} and {second.label}"
-            problem = (
-                f"{names} have one name, or one model and the same parameters"
-            )
-            remedy = (
-                "leave one out; to ask one judge several times, use --passes"
-            )
-            raise UsageError(problem, remedy)

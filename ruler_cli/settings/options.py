@@ -120,9 +120,6 @@ class CommandSettings(Section):
             "X",
         ),
     ] = None
-    batch: Annotated[
-        bool, Option("Estimate the cost in a provider's batch API.")
-    ] = False
     group: Annotated[
         str | None,
         PerRun("Key of the group to show in full.", "KEY"),
@@ -147,8 +144,8 @@ class CommandSettings(Section):
         Paths,
         PerRun(
             "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
-            "lies in a range; rollouts whose score does, or whose value at a path is VALUE. Repeatable: all must hold.",
-            "NAME[=LOW..HIGH]|PATH=VALUE",
+            "lies in a range; rollouts whose score does. Repeatable: all must hold.",
+            "NAME[=LOW..HIGH]",
             many=True,
         ),
     ] = ()
@@ -158,7 +155,9 @@ class CommandSettings(Section):
     ] = None
     by: Annotated[
         Literal["variance", "score"] | None,
-        PerRun("Rollouts to keep: those whose scores vary most, or the best."),
+        PerRun(
+            "Rollouts to keep: those whose scores vary most, or the best, which is the default."
+        ),
     ] = None
     as_: Annotated[
         Literal["pairs"] | None,
@@ -174,11 +173,6 @@ class CommandSettings(Section):
     wait: Annotated[
         bool, Option("Wait, and collect until no batch is open.")
     ] = False
-    wait_timeout: Annotated[
-        Seconds,
-        Within(0, 1e9),
-        Option("Longest time that --wait waits, seconds.", "S"),
-    ] = 26 * 3600.0
     settle: Annotated[
         Seconds,
         Within(0, 1e9),

@@ -149,8 +149,8 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
 
 
 _HEADER = re.compile(
-    r"(?!(?:host|content-length|transfer-encoding|connection):)[\w!#$%&'*+.^`|~-]+: (?a:[\t\x20-\x7e]|[\x80-\xff])*",
-    re.IGNORECASE,
+    r"(?!(?:host|content-length|transfer-encoding|connection):)[\w!#$%&'*+.^`|~-]+: [\t\x20-\x7e\x80-\xff]*",
+    re.IGNORECASE | re.ASCII,
 )
 """A header that can be sent, and does not frame the request."""
 

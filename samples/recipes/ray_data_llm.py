@@ -24,8 +24,10 @@ def answered(row):
     return {
         "custom_id": row["custom_id"],
         "text": row.get("generated_text"),
-        "prompt_tokens": row.get("num_input_tokens"),
-        "completion_tokens": row.get("num_generated_tokens"),
+        "usage": {
+            "prompt_tokens": row.get("num_input_tokens"),
+            "completion_tokens": row.get("num_generated_tokens"),
+        },
         "error": row.get("__inference_error__"),
     }
 

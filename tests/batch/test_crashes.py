@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import RulerError
-from ruler_cli.runs.batch.batches import Batches, UncertainBatch
-from ruler_cli.runs.batch.journal import OPEN, BatchRecord, Journal
+from ruler_cli.runs.batch.batches import UncertainBatch
+from ruler_cli.runs.batch.journal import OPEN, Journal
 from ruler_cli.settings.models import AskSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import WINDOW, Client, Crash, Steps
@@ -207,25 +207,6 @@ def test_foreign_batches(tmp_path: Path) -> None:
         assert others.missing() == 0
         assert server.created == 2
         assert server.steps.count("results") == 4
-
-
-def test_two_lost_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two lost batches of one size, of an earlier version, are identified by the requests in their results."""
-
-    async def pass_over(self: Batches, batch: BatchRecord, **_: object) -> None:
-        """Submit although a batch is lost."""
-
-    with BatchServer(pace="advance") as server:
-        client = Client(tmp_path, server, "anthropic", 4, requests=2)
-        with monkeypatch.context() as patch:
-            patch.setattr(Batches, "_find", pass_over)
-            die(client, "after create")
-            die(client, "after create")
-        server.advance(3)
-        assert_recovers(client, server, 4)
-        assert server.created == 2
 
 
 def test_clock_ahead(tmp_path: Path) -> None:

@@ -154,20 +154,6 @@ def test_stored_rows(ledger: Ledger) -> None:
     assert failed.context == (4096, 5000)
 
 
-def test_no_overwriting(ledger: Ledger) -> None:
-    """A stored answer is never replaced by another answer, an error or a broken body."""
-    for name, finish in enumerate(("stop", "length", "content_filter")):
-        output = body("first")
-        output["choices"][0]["finish_reason"] = finish
-        ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()))
-        result = import_lines(
-            [good(name, "second"), long(name), expired(name), broken(name)],
-            ledger,
-        )
-        assert result == ImportResult(4, 0, 1)
-    assert (set(stored(ledger).values()), count_rows(ledger)) == ({"first"}, 3)
-
-
 MAKERS = (good, long, expired, broken)
 rows = st.lists(
     st.tuples(st.sampled_from(MAKERS), st.integers(0, 3)), max_size=12

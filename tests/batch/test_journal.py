@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError
 from ruler_cli.runs.batch.journal import Journal
 from tests.conftest import ROOT
 
@@ -25,15 +25,6 @@ _LIVES = (
 def ledger_path(tmp_path: Path) -> Path:
     """Path of a missing ledger."""
     return tmp_path / "a [b]*.sqlite"
-
-
-def test_no_ledger(ledger_path: Path) -> None:
-    """A file that is no ledger is refused with a sentence."""
-    ledger_path.write_text(
-        "no database at all, but long enough to look like one" * 40
-    )
-    with pytest.raises(UsageError, match="--ledger"):
-        Journal(ledger_path)
 
 
 def test_alone(ledger_path: Path) -> None:

@@ -140,11 +140,12 @@ def test_completions(fields: dict[str, Any]) -> None:
         ({"text": "hi", "score": float("nan")}, Reply("hi", Usage(calls=1))),
         ({"output": "hi", "finish_reason": "length"}, Reply("hi", Usage(calls=1), truncated=True)),
         (  # with a column of the input that is called `text`
-            {"text": "Grade.", "generated_text": "hi", "prompt_tokens": 7, "completion_tokens": 3, "params": "S()"},
+            {"text": "Grade.", "generated_text": "hi", "params": "S()",
+             "usage": {"prompt_tokens": 7, "completion_tokens": 3}},
             Reply("hi", Usage(7, 3, 0, 1)),
         ),
         ({"output": "", "usage": {"prompt_tokens": 7, "completion_tokens": 1}}, Reply("", Usage(7, 1, 0, 1))),
-        ({"text": "hi", "prompt_tokens": True, "completion_tokens": -4, "stop_reason": 128009},
+        ({"text": "hi", "usage": {"prompt_tokens": True, "completion_tokens": -4}, "stop_reason": 128009},
          Reply("hi", Usage(calls=1))),
     ],
 )  # fmt: skip
@@ -365,26 +366,6 @@ def test_malformed_line(line: bytes, reason: str) -> None:
     """A line that is no row of a reply file is reported with the reason."""
     with pytest.raises(UnreadableError, match=f"^{reason}"):
         read_row(line)
-
-
-def test_lone_surrogate() -> None:
-    """A lone surrogate in a row is U+FFFD."""
-    row = read_row(
-        b'{"custom_id": "a", "text": "\\ud83d\\ude00 \\udc00 \\\\ud800"}'
-    )
-    assert isinstance(row.answer, Reply)
-    assert row.answer.text == "\U0001f600 \ufffd \\ud800"
-    body = b'{"model": "m\\udc00", "choices": [{"message": {"content": "a\\ud800"}}]}'
-    row = read_row(
-        json.dumps(
-            {
-                "custom_id": ID,
-                "response": {"status_code": 200, "body": body.decode()},
-            }
-        ).encode()
-    )
-    assert isinstance(row.answer, Reply)
-    assert (row.answer.text, row.answer.model) == ("a\ufffd", "m\ufffd")
 
 
 def test_hostile_sentences() -> None:

@@ -103,7 +103,7 @@ def test_by_key(show: Show, page: Path) -> None:
         assert isinstance(read, PairLabel)
         assert {name: line[name] for name in pair} == pair
         assert (read.by, read.drawn, read.chance) == (
-            "Ana",
+            "ana",
             pair["drawn"],
             pair["chance"],
         )

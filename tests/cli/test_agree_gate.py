@@ -131,23 +131,9 @@ def compared(
     ]
 
 
-def marks(folder: Path, *, good: int = 1) -> list[dict[str, Any]]:
-    """Marks of the two rollouts of each group; the one with this index is good."""
-    return [
-        {
-            "group": name,
-            "rollout": one,
-            "mark": "good" if i == good else "bad",
-            "by": "ana",
-        }
-        for name, both in people.rollouts(folder / "s.jsonl")
-        for i, (one, _) in enumerate(both)
-    ]
-
-
 @pytest.mark.parametrize(
     ("kind", "source"),
-    [*zip(REASONS, ("records", "comparisons", "marks"), strict=True)],
+    [*zip(REASONS, ("records", "comparisons", "comparisons"), strict=True)],
 )
 def test_unscored_is_wrong(
     kind: str, source: str, ruler: Ruler, tmp_path: Path
@@ -157,10 +143,7 @@ def test_unscored_is_wrong(
     write(tmp_path / "s.jsonl", lines)
     more: tuple[str, ...] = ()
     if source != "records":
-        write(
-            tmp_path / "l.jsonl",
-            compared(tmp_path) if source == "comparisons" else marks(tmp_path),
-        )
+        write(tmp_path / "l.jsonl", compared(tmp_path))
         more = ("--people", "l.jsonl")
     wrong = groups(60, right=40)
     by_error = measured(ruler, tmp_path, wrong, "--at-least", "0.7", *more)
@@ -188,7 +171,6 @@ def test_unscored_is_wrong(
         ("unmarked", "records"),
         ("absent", "comparisons"),
         ("budget", "comparisons"),
-        ("absent", "marks"),
     ],
 )
 def test_not_asked(
@@ -199,10 +181,7 @@ def test_not_asked(
     more: tuple[str, ...] = ()
     write(tmp_path / "s.jsonl", lines)
     if source != "records":
-        write(
-            tmp_path / "l.jsonl",
-            compared(tmp_path) if source == "comparisons" else marks(tmp_path),
-        )
+        write(tmp_path / "l.jsonl", compared(tmp_path))
         more = ("--people", "l.jsonl")
     for left, passed in ((5, True), (6, False)):
         if kind == "absent":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
+from benchmarks.simulated import truth
 from tests import people
 from tests.cli.scored import HOSTILE
 from tests.cli.test_agree import dump, trajectory
@@ -89,17 +91,6 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert "not passed" in gated.stdout
 
 
-def test_forgotten_option(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """A file of labels in the place of scores is told from a dump, with the option that names it."""
-    write(tmp_path / "l.jsonl", people.comparisons(scored, 8, {"ana": 0.02}))
-    done = ruler("agree", "l.jsonl")
-    assert done.returncode == 2
-    assert (
-        done.stderr
-        == "ruler: l.jsonl: holds labels, and no scores; name it with --people\n"
-    )
-
-
 def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Without labels, or with too few, the exit code is 2, with the reason."""
     few = people.comparisons(scored, 3, {"ana": 0.02})
@@ -146,18 +137,22 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
-    """Marks of some rollouts correct the mean of all."""
-    assert (
-        ruler("score", SIMULATED, "s.jsonl", "-m", "simulated").returncode == 0
-    )
-    write(tmp_path / "m.jsonl", people.marks(tmp_path / "s.jsonl", 80))
-    command = ("agree", "s.jsonl", "--people", "m.jsonl")
+    """Labels of some rollouts correct the mean of all."""
+    lines = [json.loads(line) for line in SIMULATED.read_text().splitlines()]
+    rollouts = [r for line in lines for r in line["trajectories"]]
+    for rollout in random.Random(0).sample(rollouts, 80):
+        good = truth(json.dumps(rollout["messages"])) > 0.5
+        rollout["metadata"] = {"good": good}
+    write(tmp_path / "in.jsonl", lines)
+    ruler("score", "in.jsonl", "s.jsonl", "-m", "simulated")
+    command = ("agree", "s.jsonl", "--labels", "metadata.good")
     done = ruler(*command)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 1
+    assert "160 without a label: not measured" in done.stderr
     same_screen("agree_corrected", done.stdout)
     result = json.loads(ruler(*command, "--json").stdout)
     corrected = result["corrected"]
-    assert corrected["labelled"] < corrected["number"] == 240
+    assert (corrected["labelled"], corrected["number"]) == (80, 240)
 
 
 def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
@@ -197,10 +192,8 @@ def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         done = ruler(command, scored.name, "--labels", "l.jsonl")
         assert (done.returncode, done.stdout) == (2, "")
         assert (
-            "--labels l.jsonl: is a file; name a path in the records, such as"
-            in done.stderr
+            "--labels l.jsonl: none of the first records has it" in done.stderr
         )
-        assert "`ruler agree` reads such files with --people" in done.stderr
     done = ruler("agree", scored.name, "--at-least", "1.5")
     assert done.returncode == 2
     assert "--at-least" in done.stderr

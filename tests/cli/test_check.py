@@ -256,24 +256,6 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     assert reason in rows(alone.stdout)["verdict"]
 
 
-def test_batch(check: Any) -> None:
-    """A batch costs half of a given price, and half of a listed price that has none for batches."""
-    plain, batch = (
-        json.loads(
-            check("-m", "openai/m", "--price", "2,8", "--json", *more).stdout
-        )
-        for more in ((), ("--batch",))
-    )
-    half = {name: usd / 2 for name, usd in plain["cost_usd"].items()}
-    assert batch["cost_usd"] == pytest.approx(half)
-    assert batch["calls"] == plain["calls"]
-    listed = rows(check("-m", "openai/o3", "--batch").stdout)
-    assert listed["cost"].startswith("$0.0")
-    for unknown in ("openai/m", "hosted_vllm/m"):
-        page = rows(check("-m", unknown, "--batch").stdout)
-        assert page["cost"].startswith("unknown")
-
-
 def rollout(task: str, answer: str, **fields: Any) -> dict[str, Any]:
     """A record with keys that no format knows."""
     return {

@@ -60,7 +60,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     two_judges(tmp_path)
     result = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     assert list(result) == [
-        "version", "files", "paired", "one_scored", "groups", "rollouts", "means", "spreads", "tied",
+        "version", "files", "paired", "groups", "rollouts", "means", "spreads", "tied",
         "distance", "order", "cells", "pairwise_accuracy", "difference", "differs", "differ",
         "problems", "first_problems",
     ]  # fmt: skip
@@ -71,12 +71,8 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         4.0,
         2.25,
     ]
-    assert result["paired"] == {"groups": 9, "unlike": 0, "alone": [0, 0]}
-    assert (result["one_scored"], result["groups"], result["rollouts"]) == (
-        [0, 1],
-        8,
-        16,
-    )
+    assert result["paired"] == {"groups": 9, "alone": [0, 0]}
+    assert (result["groups"], result["rollouts"]) == (8, 16)
     assert (
         result["tied"]
         == [0, 1]
@@ -201,15 +197,16 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("compare", "a.jsonl", "b.jsonl")
     assert done.returncode == 1
     first, *others = done.stderr.splitlines()
-    assert first == "ruler: group 'g4' left out: only in the first file"
-    assert len(others) == 9
-    assert "'other' left out: its rollouts differ between" in done.stderr
+    assert first == (
+        "ruler: group 'g3' of the first file left out: the second has none with its key and rollouts"
+    )
+    assert len(others) == 10
+    assert "'other' of the second file left out" in done.stderr
     assert (
-        "not compared  1 group with different rollouts, 9 groups only in A\n"
-        in done.stdout
+        "not compared  10 groups only in A, 1 group only in B\n" in done.stdout
     )
     result = json.loads(ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout)
-    assert (result["problems"], len(result["first_problems"])) == (10, 10)
+    assert (result["problems"], len(result["first_problems"])) == (11, 11)
 
 
 def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
@@ -267,10 +264,7 @@ def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
     line = " ".join(
         output[output.index("\nnot compared") :].split("\n\n")[0].split()
     )
-    assert (
-        line
-        == "not compared 1 group scored by B only, 2 groups with no rollout scored by both"
-    )
+    assert line == "not compared 3 groups without scores of both"
 
 
 def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
@@ -293,8 +287,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("- -", "only one of SCORED and OTHER can be stdin"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),
-        ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group in common; group 'level' left out: "
-         "its rollouts differ between the files; give two scored files of the same input"),
+        ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group in common; give two scored files of"),
         ("a.jsonl lost.jsonl", "a.jsonl and lost.jsonl: no rollout has a score in both files; see why with "
          "`ruler report lost.jsonl`"),
         ("a.jsonl half.jsonl", "a.jsonl and half.jsonl: no rollout has a score in both files"),

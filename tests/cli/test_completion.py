@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,25 +68,3 @@ def test_light_imports(workdir: Path) -> None:
     )
     assert "scattered" in done.stdout, done.stderr
     assert done.stdout.endswith("heavy: []\n")
-
-
-def test_bash(workdir: Path) -> None:
-    """The script that `--show-completion` prints makes bash offer commands, options and words."""
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
-    script = 'eval "$(ruler --show-completion)"\n'
-    for line in ("ruler sc", "ruler score --max-c", "ruler score a b --ask e"):
-        script += f"COMP_WORDS=({line}) COMP_CWORD={line.count(' ')}\n"
-        script += "_ruler_completion ruler; echo ${COMPREPLY[@]}\n"
-    done = subprocess.run(
-        ["bash", "--norc", "--noprofile", "-c", script],
-        env=environment(workdir),
-        cwd=workdir / "work",
-        capture_output=True,
-        text=True,
-        timeout=_LONGEST,
-        check=True,
-    )
-    assert done.stdout.splitlines() == ["score", "--max-cost", "each"], (
-        done.stderr
-    )

@@ -171,7 +171,6 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
         (["mine.sqlite"], SCORE),
         7.5,
     )
-    assert submit["timeout"] == (93600.0, "default")
     assert "api-key-env" not in holds(ruler, "batch", "collect")
     assert holds(ruler, "check")["api-key-env"] == ("LAB", SCORE)
     assert holds(ruler, "report")["group-by"] == (["task"], SCORE)
@@ -491,12 +490,12 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
     ).stderr
     assert (
         errors.count(
-            "warning: RULER_PASES sets no option; did you mean RULER_PASSES?"
+            "warning: RULER_PASES sets no option; `ruler config --all` lists them"
         )
         == 1
     )
     for other in ("RULER_KEEP", "RULER_HOME_OF_ANOTHER"):
-        assert errors.count(f"warning: {other} sets no option\n") == 1
+        assert errors.count(f"warning: {other} sets no option; ") == 1
     assert "RULER_PASSES sets" not in errors
     assert ruler("score", "--help", **env).stderr == ""
     done = ruler("score", "in.jsonl", "old.jsonl", RULER_FALLBACK="1")
@@ -831,18 +830,6 @@ def test_settings_from_python(
     assert ruler_cli.load_settings().ledger is not None
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.load_settings(model="fast").ask.passes == 4
-    for wrong, message in (
-        ({"passes": "x"}, "passes: 'x' is not a whole number"),
-        ({"passs": 1}, "no such option: passs; did you mean passes?"),
-        (
-            {"ask": print},
-            "ask: <built-in function print> is not 'group' or 'each'",
-        ),
-        ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),
-        ({"config": "no.toml"}, "no.toml: no such file"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            ruler_cli.load_settings(**wrong)
     monkeypatch.setenv("RULER_MAX_FAILURES", "5x")
     with pytest.raises(UsageError, match="RULER_MAX_FAILURES: '5x' is neither"):
         ruler_cli.load_settings()

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP end a command that waits for a pipe without end, or that is busy."""
+"""SIGINT, SIGTERM and SIGHUP end a command that waits for a pipe without end."""
 
 from __future__ import annotations
 
@@ -48,43 +48,3 @@ def test_signal(name: str, number: signal.Signals, tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert list(tmp_path.iterdir()) == []
-
-
-BUSY = """
-import anyio
-from ruler_cli.cli import signals
-from ruler_cli.errors import InterruptedRun
-
-async def main(stop):
-    {before}
-    print("busy", flush=True)
-    while True:
-        pass
-
-signals._BUSY = 0.3
-try:
-    signals.run_interruptible(main)
-except InterruptedRun as error:
-    raise SystemExit(error.exit_code)
-"""
-
-
-@pytest.mark.parametrize(
-    "before", ["pass", "print('waits', flush=True); await stop.event.wait()"]
-)
-def test_signal_while_busy(before: str) -> None:
-    """A signal ends a run whose event loop is busy, or becomes busy after the signal, in seconds."""
-    code = BUSY.format(before=before)
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() in ("busy\n", "waits\n")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 128 + signal.SIGTERM
-        finally:
-            process.kill()

@@ -50,11 +50,6 @@ def examples(text: str) -> list[str]:
     return [" ".join(block.split())] if block else []
 
 
-def test_all_commands() -> None:
-    """The walk returns the root, the commands and the sub-commands."""
-    assert {(), ("score",), ("ledger",), ("ledger", "clear")} <= set(EVERY)
-
-
 def test_command_list() -> None:
     """The list of commands has the first sentence of each command's help, but imports no command."""
     root: Any = typer.main.get_command(app)
@@ -203,34 +198,6 @@ def test_version(ruler: Ruler) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["ledger", "batch"])
-def test_summaries_fit(name: str, ruler: Ruler) -> None:
-    """The list of commands shows each summary whole on a terminal of 80 columns."""
-    listed = ruler(name, "--help", COLUMNS="80").stdout.partition("Commands:")[
-        2
-    ]
-    assert listed.strip()
-    assert not [
-        line for line in listed.splitlines() if line.endswith(("...", "…"))
-    ]
-
-
-def test_repeatable_argument(ruler: Ruler) -> None:
-    """The usage of a repeatable argument ends in an ellipsis."""
-    assert (
-        "REPLIES..."
-        in ruler("batch", "import", "--help").stdout.partition("\n")[0]
-    )
-
-
-def test_shard_of_render(ruler: Ruler) -> None:
-    """The help of `--shard` mentions no limits in a command that sends nothing."""
-    lines = ruler("batch", "export", "--help").stdout.partition("--shard")[2]
-    text = " ".join(lines.split("--ledger")[0].split())
-    assert "Only the groups of shard I of N" in text
-    assert "cost cap" not in text
-
-
 def test_panels(ruler: Ruler) -> None:
     """The help of `score` begins with the five options that matter first, and `--help` is the last."""
     text = ruler("score", "--help", COLUMNS="80").stdout
@@ -274,16 +241,6 @@ def test_help_fits(columns: int, ruler: Ruler) -> None:
             text,
             re.MULTILINE,
         ), names
-
-
-def test_summaries_of_commands(ruler: Ruler) -> None:
-    """Each command has one line in the list of commands, at 80 columns."""
-    listed = (
-        ruler("--help", COLUMNS="80")
-        .stdout.partition("Commands:\n")[2]
-        .splitlines()
-    )
-    assert [line.split()[0] for line in listed] == list(cli._COMMANDS)
 
 
 def test_variables(ruler: Ruler) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,11 +72,10 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
     )
     for word in names:
         assert word not in done.stdout, word
-    assert "rollouts by score" in done.stdout
 
 
 def test_few_groups(ruler: Ruler, tmp_path: Path) -> None:
-    """Under ten groups there are no plots but the numbers, and every group is listed."""
+    """Under ten groups every group is listed."""
     groups = [scored("same", 0.5, 0.5), scored("lost", None, None)]
     write(
         tmp_path / "s.jsonl",
@@ -217,7 +215,7 @@ def test_colour(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_ascii(process: Ruler, tmp_path: Path) -> None:
-    """On a stdout of ASCII only, other characters are escapes."""
+    """On a stdout of ASCII only, other characters are question marks."""
     env = {"PYTHONIOENCODING": "ascii"}
     write(
         tmp_path / "s.jsonl",
@@ -229,10 +227,8 @@ def test_ascii(process: Ruler, tmp_path: Path) -> None:
         "",
         True,
     )
-    assert re.search(r"rollouts by score +0 \?+", done.stdout)
-    assert "$'\\u65e5\\u672c'" in done.stdout
     assert widest(done.stdout) <= 80
-    shown = process("report", "s.jsonl", "--group", "$'\\u65e5\\u672c'", **env)
+    shown = process("report", "s.jsonl", "--group", "日本", **env)
     assert (shown.returncode, shown.stdout.isascii()) == (0, True)
 
 

@@ -125,14 +125,14 @@ def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
-    """For an unknown key the most similar one is suggested, if one is."""
+    """An unknown key is refused, with the command that says how groups are found."""
     write(
         tmp_path / "s.jsonl",
         [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)],
     )
     done = ruler("report", "s.jsonl", "--group", "tsk-17\x1b")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "`task-17\\x1b`" in done.stderr
+    assert "there is no group `tsk-17\\x1b`" in done.stderr
     output = ruler("report", "s.jsonl", "--group", "zzz").stderr
     assert "`ruler check s.jsonl` says how groups are found" in output
 

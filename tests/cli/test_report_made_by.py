@@ -54,7 +54,6 @@ def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     assert (
         f"rubric      {digest}: Be strict. Tools must be used well.\n" in page
     )
-    assert ": openai/good: temperature=0.2\n" in page
     assert f"ruler       {__version__}\n" in page
     assert "served as   good\n" in page
     figures = json.loads(
@@ -81,13 +80,7 @@ def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
         assert page.stdout.count(": text not found\n") == 2
         assert not (tmp_path / "no.sqlite").exists()
     built_in = ruler("report", "b.jsonl", "--ledger", "none").stdout
-    assert (
-        ": built-in\n" in built_in,
-        ": openai/good: none given\n" in built_in,
-    ) == (
-        True,
-        True,
-    )
+    assert ": built-in\n" in built_in
 
 
 def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
@@ -105,8 +98,6 @@ def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
         for text in ("2 groups: ", ": built-in", "rule 0", "rule 1")
     ]
     assert places == sorted(places)
-    bare = ruler("report", "a.jsonl", "--ledger", "none").stdout
-    assert "by rule 1" in bare  # from the records
 
 
 def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
@@ -154,9 +145,7 @@ def test_two_files_that_differ(
     (line,) = (
         line for line in page.splitlines() if line.startswith("parameters ")
     )
-    assert [word for word in line.split()[1:] if len(word) != 17] == [
-        "openai/good:", "temperature=0.2", "openai/good:", "none", "given",
-    ]  # fmt: skip
+    assert line.count('"params":{"temperature":0.2}') == 1
     result = json.loads(ruler(*run, "--json").stdout)
     unlike = [name for name, differs in result["differs"].items() if differs]
     assert unlike == ["rubric", "parameters", "passes"]

@@ -34,8 +34,7 @@ USAGE = {
     "--as pairs --gap nan": "--gap",
     "--as pairs --gap 2": "--gap",
     "--as judge": "--as: 'judge' is not 'pairs'",
-    "--where metadata.answr=1": "no rollout of s.jsonl has a value there",
-    "--where relibility=0.5..": 'did you mean reliability (or "relibility" of the records)?',
+    "--where relibility=0.5..": "did you mean reliability?",
 }  # fmt: skip
 
 
@@ -62,7 +61,7 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "s.jsonl", "p.jsonl", "--as", "pairs")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines()[1:] == [
-        "ruler: pairs written: 1, from 3 groups; groups without a pair: gap too small 1, tied 1"
+        "ruler: 1 pair written, from 3 groups; groups without a pair: gap too small 1, tied 1"
     ]
     (pair,) = read(tmp_path / "p.jsonl")
     assert pair["prompt"] == [ASKED]
@@ -90,11 +89,6 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         0.8,
         0.1,
     ]
-    in_place = ruler("select", "s.jsonl", "s.jsonl", "--as", "pairs")
-    assert (
-        in_place.returncode,
-        "is INPUT, and would lose its rollouts" in in_place.stderr,
-    ) == (2, True)
     assert read(tmp_path / "s.jsonl") == groups
 
 
@@ -115,7 +109,7 @@ def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert (
         none.returncode,
-        "pairs written: 0, from 1 group" in none.stderr,
+        "0 pairs written, from 1 group" in none.stderr,
     ) == (
         0,
         True,

@@ -81,7 +81,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "name",
         [],
     )
-    assert [one["steps"] for one in found["tests"]] == [6] * 3
+    assert [one["steps"] for one in found["tests"]] == [6] * 2
     alone = json.loads(ruler("report", names[2], "--json").stdout)["figures"]
     third = found["steps"][2]
     assert third["score"]["mean"] == pytest.approx(alone["scores"]["mean"])
@@ -102,7 +102,7 @@ def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
         "Nothing can be told yet of 8 steps: 9 with scores are needed"
         in done.stdout
     )
-    assert "length            9 steps with scores are needed" in done.stdout
+    assert "score and length  9 steps with scores are needed" in done.stdout
     assert "no rewards" not in done.stdout
     assert "No drift" not in done.stdout
     assert "No drift" in ruler("trend", *steps(tmp_path, 9)).stdout
@@ -117,7 +117,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     text = " ".join(
         ruler("trend", *(f"{i}.jsonl" for i in range(10))).stdout.split()
     )
-    assert "length within chance" in text
+    assert "score and length" not in text
     assert (
         "no rewards name labels with --labels PATH, or score with a second"
         in text
@@ -194,7 +194,7 @@ def test_same_files(ruler: Ruler, tmp_path: Path) -> None:
     same = [one["same_as"] for one in found["steps"]]
     assert same == [None, 10, *[None] * 9, 110]
     assert found["steps"][1]["score"] == found["steps"][0]["score"]
-    assert [one["steps"] for one in found["tests"]] == [10, 10, 10]
+    assert [one["steps"] for one in found["tests"]] == [10, 10]
     # other scores of the same rollouts are other content
     lines[0]["trajectories"][0]["ruler"]["score"] += 0.1
     write(tmp_path / names[11], lines)

@@ -169,9 +169,6 @@ def contained(root: Path, kind: str, text: bytes) -> tuple[Path, Path]:
     make: dict[str, Callable[[bytes], bytes]] = {
         "jsonl": bytes,
         "json": lambda text: b"[" + b",\n".join(text.splitlines()) + b"]",
-        "objects": lambda text: b"".join(
-            row.replace(b", ", b",\n") + b"\n" for row in text.splitlines()
-        ),
         "gz": gzip.compress,
         "zst": zstd.compress,
         "list.gz": lambda text: gzip.compress(
@@ -191,7 +188,6 @@ def write(path: Path, content: bytes) -> Path:
 CONTAINERS = (
     "jsonl",
     "json",
-    "objects",
     "gz",
     "zst",
     "list.gz",

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.errors import InputChanged, OutputError, UsageError
+from ruler_cli.errors import UsageError
+from ruler_cli.files.arrow import TableWriter
 from ruler_cli.files.containers.parquet import Parquet
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import read_object
@@ -51,7 +52,7 @@ def read(file: io.BytesIO) -> list[dict[str, Any]]:
 def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
     """Write the file with each record changed, or left out if `change` returns None."""
     source, out = Parquet("in.parquet", file), io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", source)
+    writer = TableWriter(out, "out.parquet", source)
     for line in source.records():
         record = change(parse(line.raw))
         if record is not None:
@@ -155,24 +156,26 @@ def test_values() -> None:
     assert parse(third.raw)["i"] == -(2**63)
 
 
+KEPT = ["i", "u", "f", "h", "s", "ls", "d", "l", "fl", "st", "ts", "tz", "da", "ti", "bo", "a.b"]  # fmt: skip
+"""Columns whose values JSON holds."""
+
+
 def test_untouched() -> None:
-    """Unchanged columns keep every type, value and metadata."""
-    schema = EVERY.schema.with_metadata(
-        {b"art.trajectory_parquet.version": b"2"}
+    """Unchanged columns keep every value, as JSON has it, and the table its metadata."""
+    metadata = {b"art.trajectory_parquet.version": b"2"}
+    table = EVERY.select(KEPT).replace_schema_metadata(
+        {**metadata, b"huggingface": b"{}"}
     )
-    file = packed(EVERY.cast(schema), row_group_size=2)
+    file = packed(table, row_group_size=2)
     out = rewritten(file, setting(ruler={"score": 0.5}))
+    assert pq.read_schema(out).metadata == metadata
+    assert pq.read_schema(out).names == [*KEPT, "ruler"]
     assert (
-        pq.read_schema(out)
-        .remove(len(schema))
-        .equals(pq.read_schema(file), check_metadata=True)
+        pq.read_table(out).column("ruler").to_pylist() == [{"score": 0.5}] * 3
     )
-    before, after = pq.read_table(file), pq.read_table(out)
-    assert after.column("ruler").to_pylist() == [{"score": 0.5}] * 3
-    for name in before.column_names:
-        assert str(after[name].to_pylist()) == str(before[name].to_pylist()), (
-            name
-        )  # NaN is not NaN
+    for before, after in zip(read(file), read(out), strict=True):
+        # NaN is not NaN
+        assert str(after) == str(before | {"ruler": {"score": 0.5}})
 
 
 def test_large_integers() -> None:
@@ -223,20 +226,23 @@ def test_empty() -> None:
     """A file without rows or without columns has no records, and can be written again."""
     for table in (pa.table({}), pa.table({"a": pa.array([], pa.int64())})):
         assert rows(packed(table)) == []
-        assert pq.read_table(
-            rewritten(packed(table), lambda record: record)
-        ).equals(table)
+        assert (
+            pq.read_table(
+                rewritten(packed(table), lambda record: record)
+            ).column_names
+            == table.column_names
+        )
 
 
 def test_surrogates() -> None:
     """A lone surrogate, which Parquet cannot represent, becomes its escape in OUTPUT."""
     source, out = Parquet("in", packed(pa.table({"s": ["a"]}))), io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", source)
+    writer = TableWriter(out, "out.parquet", source)
     writer.put(1, rb'{"s":"\ud800"}')
     writer.end()
     assert pq.read_table(out)["s"].to_pylist() == ['"\\ud800"']
     out = io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", None)
+    writer = TableWriter(out, "out.parquet", None)
     writer.put(1, rb'{"\ud800":{"\ud801":1}}')
     writer.end()
     assert pq.read_table(out).to_pylist() == [{"\\ud800": '{"\\ud801":1}'}]
@@ -249,7 +255,7 @@ def test_deep() -> None:
         b"[" * 950 + rb'"\ud800"' + b"]" * 950,
     ]
     out = io.BytesIO()
-    writer = Parquet.writer(out, "out.parquet", None)
+    writer = TableWriter(out, "out.parquet", None)
     for number, raw in enumerate([*deep, b"null", b'"text"', b"7"], 1):
         writer.put(number, b'{"x":%s,"y":{"a":[{"b":1}]}}' % raw)
     writer.end()
@@ -257,14 +263,6 @@ def test_deep() -> None:
     texts = [raw.decode() for raw in deep]
     assert table["x"].to_pylist() == [*texts, None, '"text"', "7"]
     assert table["y"].to_pylist() == [{"a": [{"b": 1}]}] * 5
-
-
-def test_changed_meanwhile() -> None:
-    """A row that the source has lost before it is written is an error."""
-    source = Parquet("in.parquet", packed(pa.table({"a": [1]})))
-    writer = Parquet.writer(io.BytesIO(), "out.parquet", source)
-    with pytest.raises(InputChanged, match="changed while it was read"):
-        writer.put(2, b'{"a":1}')
 
 
 def test_group_rows() -> None:
@@ -302,16 +300,19 @@ def test_group_rows() -> None:
     ]
 
 
-def test_binary() -> None:
-    """A column with binary data below a score is refused: JSON does not hold it."""
-    rollouts = [[{"image": b"\x89PNG", "reward": 1}]]
-    file = packed(pa.table({"t": rollouts, "image": [b"\x89PNG"]}))
-    assert pq.read_table(rewritten(file, setting(ruler=1)))["image"][0].as_py()
-    with pytest.raises(
-        OutputError,
-        match=r"column `t` gets a score, .* binary .* OUTPUT \.jsonl",
-    ):
-        rewritten(file, setting(t=[{"reward": 0.7}]))
+@pytest.mark.parametrize("name", ["dec", "b", "fb", "m", "mi", "du", "id"])
+def test_no_json(name: str) -> None:
+    """A table with a column that JSON does not hold is refused as OUTPUT: its values would change."""
+    refused = rf"column `{name}` of INPUT is .*name OUTPUT \.jsonl"
+    tables = [EVERY.select([name])]
+    if name != "id":
+        kind = pa.struct([("x", EVERY.schema.field(name).type)])
+        tables.append(
+            pa.table({name: pa.array([[{"x": None}]], pa.list_(kind))})
+        )
+    for table in tables:
+        with pytest.raises(UsageError, match=refused):
+            rewritten(packed(table), setting(ruler=1))
 
 
 def test_pandas() -> None:
@@ -328,7 +329,7 @@ def test_pandas() -> None:
 
 LEAVES = st.sampled_from(
     [pa.string(), pa.large_string(), pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(),
-     pa.bool_(), pa.date32(), pa.timestamp("us"), pa.decimal128(20, 4), pa.null(), WORDS]
+     pa.bool_(), pa.date32(), pa.timestamp("us"), pa.null(), WORDS]
 )  # fmt: skip
 TYPES = st.recursive(
     LEAVES,
@@ -344,7 +345,7 @@ TYPES = st.recursive(
 )
 MADE = {
     "float": 0.1, "double": 0.1, "bool": True, "date32[day]": datetime.date(2024, 2, 29),
-    "timestamp[us]": datetime.datetime(2024, 1, 1, 1), "decimal128(20, 4)": decimal.Decimal("1.5"),
+    "timestamp[us]": datetime.datetime(2024, 1, 1, 1),
 }  # fmt: skip
 
 
@@ -396,12 +397,10 @@ def test_any_schema(
             r | {"c0": new, "ruler": {"s": 1}} if next(numbers) in struck else r
         ),
     )
-    before, after = pq.read_table(file), pq.read_table(out)
-    for name in before.column_names[1:]:
-        assert after[name].equals(before[name])
-        assert after.schema.field(name).equals(before.schema.field(name))
     before_values, now = read(file), read(out)
     for i in range(count):
+        for name in columns.keys() - {"c0"}:
+            assert means(now[i][name], before_values[i][name])
         expected = new if i in struck else before_values[i]["c0"]
         assert means(now[i]["c0"], expected), (now[i]["c0"], expected)
         assert now[i].get("ruler") == ({"s": 1} if i in struck else None)

@@ -181,7 +181,7 @@ async def test_recorded_exchanges(server: JudgeServer) -> None:
         )
 
     group = art.TrajectoryGroup([recorded("truth=0.2"), recorded("truth=0.9")])
-    scored = await ruler_cli.score_group(
+    scored: Any = await ruler_cli.score_group(
         group, "openai/good", {"api_base": server.base}
     )
     assert [member.reward for member in scored.trajectories] == [0.2, 0.9]

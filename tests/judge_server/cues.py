@@ -114,7 +114,7 @@ _TEXTS: dict[str, Say] = {
     "list": json.dumps,
     "plain-map": lambda all_: json.dumps(
         {"scores": {entry["trajectory_id"]: entry["score"] for entry in all_}}
-    ),
+    ).replace("}}", ",}}"),
     "ten": _of_ten,
     "percent": _each(lambda score: f"{score * 100:g}%"),
     "fraction": _each(lambda score: f"{score * 10:g}/10"),

@@ -244,18 +244,3 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
             ), call_error
             assert "Traceback" not in call_error.reason
             assert "\n" not in call_error.reason
-
-
-def test_exit_code(ruler: Ruler, tmp_path: Path) -> None:
-    """A run whose first call lacks credentials ends with exit code 3, in one sentence, at no cost."""
-    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
-    env = {
-        "AZURE_AD_TOKEN": "oidc/none",
-        "AZURE_API_BASE": "http://127.0.0.1:9",
-    }
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "azure/m", **env)
-    assert done.returncode == 3, done.stderr
-    assert "the judge cannot be asked (" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "tried again" not in done.stderr
-    assert "0 calls" in done.stderr

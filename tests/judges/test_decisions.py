@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import litellm as litellm_judge
-from ruler_cli.judges.decisions import ROUTES, DecisionJudge
+from ruler_cli.judges.decisions import ROUTES
+from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.litellm import LitellmDecisionJudge
 from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.scoring.parse_reply import DefectError
@@ -241,23 +242,23 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
                 resolve(plain)
             monkeypatch.setenv(f"{stem}_API_KEY", f"key-of-{stem}")
         judge = resolve(plain).judge
-        assert isinstance(judge, DecisionJudge), name
-        assert (judge.client.base, judge.route.path, judge.model) == (
+        assert isinstance(judge, HttpJudge), name
+        assert (judge.base, judge.route and judge.route.path, judge.model) == (
             address,
             path,
             name.partition("/")[2],
         )
         key = "" if stem == "-" else f"key-of-{stem}"
-        assert judge.client.secret == (key,)
-        assert judge.client.headers.get("api-key", "") == (
+        assert judge.secret == (key,)
+        assert judge.headers.get("api-key", "") == (
             key if stem == "AZURE" else ""
         )
         assert "key-of" not in repr(judge)
         if stem != "AZURE":  # whose key is for any address of the user's
             away = JudgeSettings(name, f"http://h/v1/{path}", api=api)
             judge = resolve(away).judge
-            assert isinstance(judge, DecisionJudge), name
-            assert (judge.client.base, judge.client.secret) == (
+            assert isinstance(judge, HttpJudge), name
+            assert (judge.base, judge.secret) == (
                 "http://h/v1",
                 ("",),
             )
@@ -265,13 +266,13 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
         "org/m", "http://h:8000/v1/systemone", api="systemone"
     )
     judge = resolve(pasted).judge
-    assert isinstance(judge, DecisionJudge)
-    assert (judge.client.base, judge.model) == ("http://h:8000/v1", "org/m")
+    assert isinstance(judge, HttpJudge)
+    assert (judge.base, judge.model) == ("http://h:8000/v1", "org/m")
     host = resolve(
         JudgeSettings("org/m", "http://h:8000", api="systemone")
     ).judge
-    assert isinstance(host, DecisionJudge)
-    assert host.client.base == "http://h:8000/v1"
+    assert isinstance(host, HttpJudge)
+    assert host.base == "http://h:8000/v1"
 
 
 def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.network import proxy_of
-from ruler_cli.judges.resolve import refuse_judge, resolve
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Request
 from tests.conftest import group, write
@@ -88,7 +88,7 @@ def test_socks(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(
                 UsageError, match=f"names a {scheme} proxy.*NO_PROXY"
             ):
-                refuse_judge(JudgeSettings("mine", "http://h.example/v1"))
+                resolve(JudgeSettings("mine", "http://h.example/v1"))
 
 
 @pytest.fixture

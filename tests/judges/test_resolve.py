@@ -30,19 +30,13 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
         judge = resolve(JudgeSettings(name, api_base=base)).judge
         assert isinstance(judge, HttpJudge), name
         assert judge.model == model
-        assert judge.client.base == (
+        assert judge.base == (
             "http://h/v1" if base else "https://api.openai.com/v1"
         )
-        assert judge.client.secret == ("" if base else "sk-x",)
+        assert judge.secret == ("" if base else "sk-x",)
     assert isinstance(
         resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge
     )
-
-
-def test_parameters_of_offline() -> None:
-    """The offline judge takes no parameters."""
-    with pytest.raises(UsageError, match="judge offline: takes no parameters"):
-        resolve(JudgeSettings("offline", name="mine", params={"a": 1}))
 
 
 ADDRESSES = {
@@ -70,7 +64,7 @@ def test_address() -> None:
         settings = JudgeSettings("mine", api_base=typed)
         judge = resolve(settings).judge
         assert isinstance(judge, HttpJudge)
-        assert judge.client.base == cut, typed
+        assert judge.base == cut, typed
 
 
 BAD_ADDRESSES = (

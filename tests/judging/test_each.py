@@ -127,7 +127,7 @@ def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     """A reply without probabilities is kept, and is no answer: another endpoint of the model is asked again."""
     without = ("-m", "hosted_vllm/well", "--ask", "each")
     ruler("score", source, "out.jsonl", *judge(server, "no-logprobs"))
-    assert "no usable answer" in ruler("ledger", "stats").stdout
+    assert "odd 3" in ruler("ledger", "stats").stdout
     server.reset()
     run = ruler(
         "score", source, "out.jsonl", *without, "--api-base", server.base
@@ -166,7 +166,7 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     for command in (("submit", source), ("export", source, "r.jsonl")):
         run = ruler("batch", *command, *claude, ANTHROPIC_API_KEY="k")
         assert run.returncode == 2
-        assert "has an API that tells no probabilities of words" in run.stderr
+        assert "has no probabilities of words" in run.stderr
     way: tuple[str, ...] = (
         "-m",
         "mistral/well",
@@ -185,7 +185,7 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
 def test_two_kinds(
     ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
 ) -> None:
-    """A panel of both kinds is brought to one scale, which is told; both judges' own scores stand beside it.
+    """A panel of both kinds is brought to one scale; both judges' own scores stand beside it.
 
     Positions, and scores and values there, are those of the judge that saw all rollouts.
     """
@@ -199,10 +199,9 @@ def test_two_kinds(
         {"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")
     ]
     options = ("--rubric", json.dumps(rubric))
-    run = ruler("score", source, "criteria.jsonl", *panel, *options)
     assert (
-        "--set standardize=true brings them to one scale at the end"
-        in run.stderr
+        ruler("score", source, "criteria.jsonl", *panel, *options).returncode
+        == 0
     )
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
         placed = rollout["ruler"]
@@ -212,10 +211,7 @@ def test_two_kinds(
             *placed["criteria_passes"],
         )
         assert [*map(len, rows)] == [2] * 4
-    plain = ruler(
-        "score", source, "plain.jsonl", *panel, "--set", "standardize=false"
-    )
-    assert "one scale" not in plain.stderr
+    ruler("score", source, "plain.jsonl", *panel, "--set", "standardize=false")
     truths = (0.1, 0.9, 0.5)
     rollouts = records(tmp_path / "plain.jsonl")[0]["trajectories"]
     for rollout, truth in zip(rollouts, truths, strict=True):

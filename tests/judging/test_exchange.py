@@ -16,7 +16,6 @@ from tests.scoring.replies import (
     Answer,
     bad,
     call_error,
-    cut,
     good,
     long_group,
 )
@@ -80,15 +79,3 @@ def test_answer_that_does_not_fit() -> None:
     )
     assert isinstance(end, Overflow)
     assert end.target < layout.tokens * 2000 / 1990
-
-
-def test_cut_off() -> None:
-    """An answer that is cut off is asked for with twice the tokens, and is given up after three times."""
-    layout = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(layout, AskSettings(), 0)
-    requests, end = asked(cut(0), cut(0), cut(0), layout=layout, part=part)
-    assert isinstance(end, GroupError)
-    assert "cut off three times" in end.reason
-    limits = [request.max_output_tokens for request in requests]
-    assert limits == [None, 2 * 10, 2 * 10]
-    assert len({request.labels for request in requests}) == 3

@@ -124,6 +124,7 @@ def test_failed() -> None:
     rows = (
         (bad, "reply", CORRECTIONS + 1, "1 of 3 ids had no score"),
         (refusal, "refused", 2, "refused twice: I will not"),
+        (cut(0), "reply", 3, "cut off three times"),
     )
     for answer, kind, number, reason in rows:
         requests, error, usage = run_group(answer)

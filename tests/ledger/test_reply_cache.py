@@ -420,21 +420,6 @@ def test_killed(path: Path) -> None:
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
 
 
-def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
-    """Rows of a worker on another node reach a ledger that no process of this node has created yet."""
-    ledger.keep(b"k", "m", reply("fine"))
-    (rows,) = database.rows_of(path, ["m"])
-    there = tmp_path / "shared" / "ledger.sqlite"
-    database.append_rows(there, rows)
-    assert not [
-        *database.rows_of(path, after=len(rows)),
-        *database.rows_of(path, ["n"]),
-    ]
-    assert stat.S_IMODE(there.stat().st_mode) == 0o600
-    with Ledger(there) as remote:
-        assert remote.find(b"k") == reply("fine")
-
-
 @pytest.mark.long
 def test_several_processes(path: Path) -> None:
     """Processes that start and store at once share one ledger: no row is lost, no one has to try again."""
@@ -445,28 +430,6 @@ def test_several_processes(path: Path) -> None:
     with Ledger(path) as ledger:
         assert ledger.stats().rows["answer"] == 1200
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
-
-
-def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While SQLite recovers a ledger after a kill, `find` waits and misses no reply."""
-    connection = ledger._own.connection
-    locked = [sqlite3.OperationalError("database is locked") for _ in range(3)]
-
-    class Recovering:
-        """A connection that finds the ledger locked a few times."""
-
-        def execute(self, *statement: Any) -> sqlite3.Cursor:
-            if locked:
-                locked[-1].sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
-                raise locked.pop()
-            return connection.execute(*statement)
-
-    ledger.keep(b"k", "m", reply())
-    with monkeypatch.context() as patch:
-        recovering = replace(ledger._own, connection=Recovering())  # type: ignore[arg-type]
-        patch.setattr(ledger, "_files", [recovering])
-        assert ledger.find(b"k") is not None
-    assert not locked
 
 
 @pytest.mark.anyio
@@ -635,18 +598,6 @@ def test_written(tmp_path: Path) -> None:
     with Ledger(tmp_path / "new" / "first") as ledger:
         assert (text(ledger, "a"), text(ledger, "b")) == (None, "y")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "other"]
-
-
-def test_named_twice(tmp_path: Path) -> None:
-    """A ledger named twice, also by another name, is opened once."""
-    first, second = (
-        made(tmp_path / "first", a=reply("x")),
-        made(tmp_path / "other", b=reply("y")),
-    )
-    (tmp_path / "link").symlink_to(second)
-    with Ledger(first, [first, second, tmp_path / "link", second]) as ledger:
-        assert len(ledger._files) == 2
-        assert (text(ledger, "a"), text(ledger, "b")) == ("x", "y")
 
 
 WRITER = """

@@ -66,29 +66,6 @@ def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
         )
 
 
-def test_even() -> None:
-    """Every second of a minute gets its share: there is no burst at its start."""
-    sent = drive(Window(LIMIT), [(1.0, 0.0)] * int(3 * LIMIT))
-    spans = [
-        sum(at <= t < at + 3.0 for t, _ in sent) for at in range(1000, 1150, 3)
-    ]
-    assert max(spans) <= 4 * LIMIT / 60 + 2
-    assert min(spans) >= 2 * LIMIT / 60 - 2
-
-
-def test_settle() -> None:
-    """A call that took less lets others go at once, one that took more holds them back."""
-    window = Window(LIMIT)
-    entry = window.take(0.0, LIMIT)
-    assert window.wait(1.0, 10.0) > 58.0
-    window.settle(1.0, entry, -LIMIT + 10.0)
-    assert window.used(1.0) == pytest.approx(10.0)
-    assert window.wait(1.0, 10.0) == 0.0
-    window.settle(1.0, entry, LIMIT)
-    assert window.used(1.0) == pytest.approx(LIMIT + 10.0)
-    assert 58.0 < window.wait(1.0, 10.0) <= 61.0
-
-
 def run(world: World, asked: Request, minutes: float, **windows: Any) -> None:
     """Send requests to that world for `minutes`, within limits."""
 

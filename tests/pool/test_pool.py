@@ -8,14 +8,12 @@ import pytest
 
 from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import ResolvedJudge
-from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import (
     AdaptiveConcurrency,
     ConcurrencyLimit,
-    Sent,
 )
 from ruler_cli.pool.retries import Caller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
@@ -77,25 +75,6 @@ def test_start() -> None:
         for name in names
     ]
     assert starts == [64, 64, 64, 8, 8, 8, 8, 8]
-
-
-@pytest.mark.parametrize(
-    ("files", "least", "most"), [(256, 100, 156), (64, 1, 1)]
-)
-def test_adaptive_ceiling(
-    monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int
-) -> None:
-    """An adaptive limit leaves open files for everything else, and is at least 1."""
-    monkeypatch.setattr(module, "open_files", lambda: files)
-    concurrency = made(PoolSettings()).gate.concurrency
-    assert concurrency.limit >= 1
-    for number in range(1, 10_000):
-        concurrency.sent(
-            float(number),
-            Sent(number, concurrency.epoch, ahead=concurrency.limit - 1),
-        )
-        concurrency.replied(float(number), Sent(0, concurrency.epoch), 1.0)
-    assert least <= concurrency.limit <= most
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Agreement with labels of people: comparisons, marks, several people, corrections and the gate."""
+"""Agreement with labels of people: comparisons, several people, and the chances of their draws."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,18 +10,16 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement
 from ruler_cli.results.label_agreement import LabelAgreement
-from ruler_cli.results.labels import LabelLine, PairLabel, RolloutMark, latest
+from ruler_cli.results.labels import PairLabel, latest
 from ruler_cli.results.record import GroupRecord
 from tests.results.agree_values import scored
 
 IDS = "abcdefgh"
 
 
-def group(
-    name: str, *scores: float | None, labels: Sequence[Any] = ()
-) -> GroupRecord:
+def group(name: str, *scores: float | None) -> GroupRecord:
     """A group whose rollouts are a, b, c and so on."""
-    return scored(scores, labels or [None] * len(scores), key=name)
+    return scored(scores, [None] * len(scores), key=name)
 
 
 def pair(name: str, choice: str, by: str = "ana", **more: Any) -> PairLabel:
@@ -38,22 +35,13 @@ def pair(name: str, choice: str, by: str = "ana", **more: Any) -> PairLabel:
     return PairLabel(group=name, choice=choice, by=by, **line)
 
 
-def mark(name: str, rollout: str, label: float, **more: Any) -> RolloutMark:
-    """A label of a rollout."""
-    return RolloutMark(
-        group=name, rollout=f"{name}.{rollout}", label=label, **more
-    )
-
-
 def measure(
     groups: Sequence[GroupRecord],
-    lines: Sequence[LabelLine] | None,
-    *,
-    of_records: bool = False,
+    lines: Sequence[PairLabel] | None,
 ) -> Agreement:
     """Measure a judge on labels of people; ids are those of a group alone, as ids of what rollouts hold are."""
     labels = None if lines is None else latest(lines)
-    result = LabelAgreement(labels, of_records=of_records)
+    result = LabelAgreement(labels)
     for row in groups:
         result.add(
             [f"{row.key}.{name}" for name in IDS[: len(row.rollouts)]], row
@@ -110,12 +98,6 @@ def test_chances() -> None:
     result = measure(groups, lines)
     assert accuracy(result) == pytest.approx(4 / 8)
     assert result["scorers"][0]["pairs"] == 3
-    marks = [
-        mark(f"g{i}", row, label, drawn="random", chance=chance)
-        for i, chance in ((0, 0.5), (1, 0.25))
-        for row, label in (("a", 1 - i), ("b", i))
-    ]
-    assert accuracy(measure(groups, marks)) == pytest.approx(4 / (4 + 16))
 
 
 def test_drawn_apart() -> None:
@@ -158,39 +140,6 @@ def test_several_people() -> None:
     assert measure(groups, lines[:1])["people"] is None
 
 
-def test_marks() -> None:
-    """Labels of rollouts have the figures of labels in records; of several people the mean counts."""
-    groups = [group(f"g{i}", 0.9, 0.5, 0.1) for i in range(6)]
-    lines = [
-        mark(f"g{i}", row, label, by=by)
-        for i in range(6)
-        for row, label in zip("abc", (1.0, 0.5, 0.0), strict=True)
-        for by in ("ana", "bo")
-    ]
-    lines[0] = replace(lines[0], label=0.0)  # the mean of the first is one half
-    result = measure(groups, [*lines, RolloutMark(group="g0", mark="reviewed")])
-    assert (accuracy(result), result["scorers"][0]["pairs"]) == (1.0, 17)
-    assert result["labelled"]["of"] == "rollouts"
-
-
-def test_precedence() -> None:
-    """A mark comes before the record's label, which counts for others only if its path is given."""
-    groups = [group(f"g{i}", 0.9, 0.5, 0.1, labels=(0, 0, 1)) for i in range(6)]
-    lines = [mark(f"g{i}", "a", 2.0) for i in range(6)]
-    lines += [mark(f"g{i}", "c", -1.0) for i in range(6)]
-    alone = measure(groups, lines)
-    assert (accuracy(alone), alone["scorers"][0]["pairs"]) == (1.0, 6)
-    both = measure(groups, lines, of_records=True)
-    assert (accuracy(both), both["scorers"][0]["pairs"]) == (1.0, 18)
-    none = measure(groups, None)
-    assert (accuracy(none), none["label_files"]) == (0.0, None)
-    # a comparison comes before both
-    compared = measure(
-        groups, [*lines, pair("g0", "right", drawn="")], of_records=True
-    )
-    assert (accuracy(compared), compared["scorers"][0]["pairs"]) == (0.0, 1)
-
-
 def test_homes() -> None:
     """A label holds in the group of its name, or of another name if the rollouts have one label; once in a file."""
     ids = ["x", "y"]
@@ -205,7 +154,7 @@ def test_homes() -> None:
         (lines, ("g1", "g0", "g2")),
         (lines[:1], ("else", "more")),
     ):
-        result = LabelAgreement(latest(labels), of_records=False)
+        result = LabelAgreement(latest(labels))
         for i, name in enumerate(names):
             result.add([*ids, f"{i}"], group(name, 0.9, 0.1, 0.5))
         counts.append((accuracy(result.agreement()), result.left))

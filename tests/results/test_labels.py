@@ -1,4 +1,4 @@
-"""Files of labels and marks."""
+"""Files of labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ COMPARISON = {
     "choice": "left",
     "by": "ana",
 }
-MARK = {"group": "g", "rollout": "a", "mark": "good", "by": "ana"}
 
 
 def written(folder: Path, *lines: Any) -> Path:
@@ -39,38 +38,16 @@ def test_last_line_counts(tmp_path: Path) -> None:
     turned = COMPARISON | {"left": "b", "right": "a", "choice": "equal"}
     pairs = read(tmp_path, COMPARISON, turned, COMPARISON | {"by": "bo"})
     assert [row.better for row in pairs] == ["", "a"]
-    whole = {"group": "g", "mark": "reviewed"}
-    marks = read(tmp_path, MARK, MARK | {"mark": "bad"}, whole)
-    assert [(row.rollout, row.label) for row in marks] == [
-        ("a", 0.0),
-        ("", None),
-    ]
 
 
 def test_latest_line_counts(tmp_path: Path) -> None:
-    """A later time counts, whatever the order of the files; an empty mark takes an earlier one back."""
-    late = MARK | {"mark": "bad", "at": "2026-11-27T12:00:01Z"}
-    (mark,) = read(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"})
-    assert mark.mark == "bad"
-    named = {"group": "g", "rollout": "b", "by": "ana"}
-    (left,) = read(tmp_path, late, MARK | {"mark": "", "note": ""}, named)
-    assert (left.rollout, left.mark) == ("b", "")
-
-
-@pytest.mark.parametrize(
-    ("at", "counts"),
-    [
-        ("2026-11-27T11:00:00Z", True),
-        ("2026-11-27T12:00:00.500Z", False),
-        ("2026-11-27T13:00:00+02:00", True),
-        ("zzz", False),
-    ],
-)
-def test_times(tmp_path: Path, at: str, counts: bool) -> None:
-    """Times are compared as such, whatever their zone; a word that is none tells no time."""
-    then = MARK | {"mark": "then", "at": "2026-11-27T12:00:00Z"}
-    (label,) = read(tmp_path, then, MARK | {"mark": "first", "at": at})
-    assert (label.mark == "then") == counts
+    """A later time counts, whatever the order of the files; a line without a time is the latest."""
+    first = COMPARISON | {"at": "2026-11-27T12:00:00.000Z"}
+    late = COMPARISON | {"choice": "right", "at": "2026-11-27T12:00:01.000Z"}
+    (row,) = read(tmp_path, late, first | {"by": " Ana"})
+    assert row.choice == "right"
+    (row,) = read(tmp_path, COMPARISON | {"choice": "equal"}, late, first)
+    assert row.choice == "equal"
 
 
 @pytest.mark.parametrize("at", ["", "2026-11-27T12:00:01Z"])
@@ -99,20 +76,20 @@ def test_other_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ({"mark": "good"}, "no `group`"),
+        (COMPARISON | {"group": None}, "no `group`"),
+        ({"group": "g", "rollout": "a", "mark": "good"}, "two rollouts"),
         (COMPARISON | {"choice": "both"}, "`choice`"),
         (COMPARISON | {"right": "a"}, "two rollouts"),
         (COMPARISON | {"chance": 0}, "`chance`"),
         (COMPARISON | {"chance": True}, "`chance`"),
-        (MARK | {"label": "very"}, "`label`"),
-        (MARK | {"note": 3}, "`note`"),
+        (COMPARISON | {"by": "x" * 9_000}, "more than 4,000 letters"),
     ],
 )
 def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
-    """A line that is neither a comparison nor a mark is refused with its number and the reason."""
+    """A line that is not a comparison is refused with its number and the reason."""
     with pytest.raises(UnreadableError, match=reason):
         parse_line(orjson.dumps(line))
-    path = written(tmp_path, MARK, line)
+    path = written(tmp_path, COMPARISON, line)
     with pytest.raises(UsageError, match="line 2") as caught:
         read_labels([path])
     assert reason in str(caught.value)
@@ -120,7 +97,7 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
 
 def test_windows_file(tmp_path: Path) -> None:
     """A file with a byte order mark and Windows' line ends is read as any other."""
-    path = written(tmp_path, COMPARISON, MARK)
+    path = written(tmp_path, COMPARISON, COMPARISON | {"by": "bo"})
     path.write_bytes(
         b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
     )

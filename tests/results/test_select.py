@@ -125,13 +125,14 @@ def test_endings(tmp_path: Path) -> None:
 
 WAYS = {
     "relability": "is not a condition; did you mean reliability? the conditions are live",
-    "relability=0.7..": 'did you mean reliability (or "relability" of the records)?',
+    "relability=0.7..": "did you mean reliability? the conditions are live",
     "=x": "is not a condition; the conditions are live",
-    "error=timeout": 'a field of this name stands in quotes, "score"=VALUE',
+    "error=timeout": "is not a condition; did you mean error?",
+    "metadata.model=x": "is not a condition; the conditions are live",
     "kettle": "disagreement, mean, reliability, score, criteria.NAME, truncated",
     "": "--where : is not a condition; the conditions are",
     "score > 0.8": "is not a condition; the conditions are live",
-    "live=1..": "is not a range; write e.g. live",
+    "live=1..": "is not a condition; did you mean live?",
     "score=0.8": "is not a range; write e.g. live, score=0.7..",
     "score=..": "is not a range",
     "score=nan..": "is not a range",

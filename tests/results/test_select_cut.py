@@ -49,7 +49,9 @@ def test_exact_cut(
     }
     raw = text_of(record, layout)
     result = cut(
-        raw, FORMATS["native groups"], [("trajectories", i) for i in lost]
+        Line(1, 0, raw),
+        FORMATS["native groups"],
+        [("trajectories", i) for i in lost],
     )
     left = [item for i, item in enumerate(items) if i not in lost]
     assert same(json.loads(result), {**record, "trajectories": left})

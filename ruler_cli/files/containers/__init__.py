@@ -1,21 +1,19 @@
 """A container of records: the interface of its kinds, each of which is a module here.
 
-A kind says which first bytes and which names it handles, how records are read and, if OUTPUT may be of it,
-how they are written. A record is always the bytes of one JSON object.
+A kind says how records are read and, if OUTPUT may be of it, how they are written. A record is always the bytes of
+one JSON object.
 """
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_value
-from ruler_cli.files.source import Source
 from ruler_cli.files.splice import span_at
 from ruler_cli.settings.models import MAX_RECORD, OnFailure
 from ruler_cli.types import Line, Path, Problem
@@ -30,20 +28,24 @@ RECORD_MEMBERS = frozenset(
 _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))  # fmt: skip
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
 
-_KINDS = (
-    ("harbor", "HarborJob"), ("directory", "Directory"), ("parquet", "Parquet"), ("inspect_log", "InspectLog"),
-    ("document", "Document"), ("csv_table", "CsvTable"), ("lines", "JsonLines"),
-)  # fmt: skip
-
 Fits = Callable[[Line], bool | None]
 """Tells if a record is of the format; None: it is not a JSON object."""
 
 
 class Writer(ABC):
-    """Writes records of `source`, if that is known, in input order into OUTPUT `name`, open as `stream`."""
+    """Writes records of `source`, if that is known, in input order into OUTPUT `name`, open as `stream`.
+
+    `form` is the word for what it writes. `keeps_all`: it keeps all of INPUT, and takes annotations only.
+    """
+
+    form = ""
+    keeps_all = False
 
     def __init__(
-        self, stream: BinaryIO, name: str, source: Container | None
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
     ) -> None:
         """Take the stream, which stays open."""
         self.stream = stream
@@ -54,7 +56,11 @@ class Writer(ABC):
         """Take the path of an annotation; UsageError for what can only fail, before anything is sent."""
 
     @abstractmethod
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Append the record with this number (that of its Line); some numbers may be left out."""
 
     def end(self) -> None:  # noqa: B027 - lines are whole
@@ -66,52 +72,28 @@ class Container(ABC):
 
     `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe. `fd` is
     the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`.
-    `rewritable`: OUTPUT of the same kind may take its place. `may_hold_events`: its records may be events.
-    `log` has the bytes of an Inspect log, which inspect_ai can write with scores.
+    `form` is that of an OUTPUT that may take its place, see `Writer`. `may_hold_events`: its records may be events.
+    `takes_path`: it follows the user's path of the records itself. `log` has the bytes of an Inspect log, which
+    inspect_ai can write with scores.
     """
-
-    endings: ClassVar[tuple[str, ...]] = ()
-    """Endings of the names of OUTPUT that this kind writes."""
-    packed: ClassVar[tuple[str, ...]] = ()
-    """Endings of files that are compressed inside: .gz and .zst do not stand behind them."""
-    keeps_all: ClassVar[bool] = False
-    """Tells if OUTPUT of this kind keeps all of INPUT, and takes annotations only."""
-    takes_path: ClassVar[bool] = False
-    """Tells if it follows the user's path of the records itself."""
-    writes: ClassVar[type[Writer]]
 
     unit = "line"
     once = False
     fd: int | None = None
-    rewritable = False
+    form = ""
     may_hold_events = False
+    takes_path = False
     log: BinaryIO | None = None
+    schema: Any = None
 
-    def __init__(self, name: str, most: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        name: str,
+        most: int = MAX_BYTES,
+    ) -> None:
         """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""
         self.name = name
         self.most = most
-
-    @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a source of this kind; None if it is of another, UsageError if it is damaged."""
-        return None
-
-    @classmethod
-    def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Return whether OUTPUT of this name, with the scores of `source`, is of this kind."""
-        return name.endswith(cls.endings)
-
-    @classmethod  # noqa: B027 - few kinds need a package
-    def refuse_writing(cls, name: str) -> None:
-        """Raise UsageError if a package is missing that writes this kind."""
-
-    @classmethod
-    def writer(
-        cls, stream: BinaryIO, name: str, source: Container | None
-    ) -> Writer:
-        """Return a writer of records of `source` into OUTPUT `name`, which is open as `stream`."""
-        return cls.writes(stream, name, source)
 
     @property
     def task(self) -> str:
@@ -131,7 +113,9 @@ class Container(ABC):
         return list(itertools.islice(self.records(), count))
 
     def check_files(
-        self, fits: Fits, on_problem: Callable[[Problem], None]
+        self,
+        fits: Fits,
+        on_problem: Callable[[Problem], None],
     ) -> list[str]:
         """Leave out the files that hold no record of the format, and return a sentence for each.
 
@@ -143,30 +127,44 @@ class Container(ABC):
         """Return the name of a record's place in sentences, if it is not the number of its line."""
         return "" if self.unit == "line" else f"{self.unit} {number}"
 
-    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
+    def line(
+        self,
+        number: int,
+        offset: int,
+        raw: bytes,
+        size: int = 0,
+    ) -> Line:
         """Make the Line of a record of `size` bytes, also of one that was read again from its offset.
 
         One that has more bytes than allowed is not held; `raw` may be anything then.
         """
         size = size or len(raw)
         if size > self.most:
-            return Line(number, offset, b"{", self.place(number), skipped=size)
-        return Line(number, offset, raw, self.place(number))
+            return Line(
+                number,
+                offset,
+                b"{",
+                self.place(number),
+                skipped=size,
+            )
+        return Line(
+            number,
+            offset,
+            raw,
+            self.place(number),
+        )
 
     def where(self, number: int) -> str:
         """Return a sentence's name for the record with this number."""
-        return self.line(number, 0, b"").where
+        return self.line(
+            number,
+            0,
+            b"",
+        ).where
 
     def warnings(self) -> list[str]:
         """Sentences on what is not read of it, and should be known."""
         return []
-
-
-def kinds() -> Iterator[type[Container]]:
-    """Yield every kind of container, those that know most first; each is imported when it is its turn."""
-    for name, kind in _KINDS:
-        module = importlib.import_module(f"{__name__}.{name}")
-        yield getattr(module, kind)
 
 
 def task_of(text: bytes) -> str:
@@ -174,7 +172,11 @@ def task_of(text: bytes) -> str:
     start = text.find(b"{")
     with suppress(UnreadableError, IndexError):
         for path in _TASK_PATHS:
-            span = span_at(text, path, start)
+            span = span_at(
+                text,
+                path,
+                start,
+            )
             value = parse_value(text[slice(*span)]) if span else ""
             if isinstance(value, str) and value:
                 return value

@@ -7,16 +7,13 @@ before the damage are read.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Self
 
-from ruler_cli.errors import ForeignError, InputChanged, UsageError
-from ruler_cli.files import open_container
+from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.containers import Container, Fits, task_of
 from ruler_cli.files.error_map import reading
 from ruler_cli.files.location import Listing
@@ -33,13 +30,12 @@ _MAX_METADATA = 1 << 20
 
 @dataclass(slots=True)
 class _FileScan:
-    """One pass over a file: records before it, unit, last record's number, end of that record in bytes."""
+    """One pass over a file: the records before it, their unit, the number of its own, and the task that it names."""
 
     name: str
     start: int
     unit: str = "line"
-    last: int = 0
-    end: int = 0
+    count: int = 0
     task: str = ""
 
 
@@ -48,7 +44,11 @@ class MultiFileContainer(Container):
 
     unit = "record"
 
-    def __init__(self, source: Source, listing: Listing) -> None:
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+    ) -> None:
         """`listing` has all files, also those that hold no record."""
         super().__init__(source.name, source.most)
         self.listing = listing
@@ -72,30 +72,33 @@ class Directory(MultiFileContainer):
 
     takes_path = True
 
-    def __init__(self, source: Source, listing: Listing) -> None:
-        """Take the files of a listing."""
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+        open_container: Callable[..., Container],
+    ) -> None:
+        """Take the files of a listing, and what opens each of them."""
         super().__init__(source, listing)
-        self._records = source.records
-        self._events = source.events
+        self._open = open_container
+        self._source = source
         self._left_out = set[str]()
         self._damaged = set[str]()
         self._scans = list[_FileScan]()
         self._on_problem: Callable[[Problem], None] | None = None
 
-    @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a directory or a pattern."""
-        return None if source.listing is None else cls(source, source.listing)
-
-    def _open_file(self, name: str, stack: ExitStack) -> Container:
-        location = self.listing.at(name)
-        return open_container(
-            location.name,
+    def _open_file(
+        self,
+        name: str,
+        stack: ExitStack,
+    ) -> Container:
+        return self._open(
+            self.listing.at(name).name,
             stack,
             name,
             most=self.most,
-            records=self._records,
-            events=self._events,
+            records=self._source.records,
+            events=self._source.events,
         )
 
     def sample(self, count: int) -> list[Line]:
@@ -107,20 +110,23 @@ class Directory(MultiFileContainer):
             # `check_files` reports what cannot be read
             with suppress(UsageError), ExitStack() as stack:
                 file = self._open_file(name, stack)
-                lines += [
-                    replace(
-                        line,
-                        number=0,
-                        place=f"{name} {line.where}",
-                        source=name,
-                    )
-                    for line in file.sample(max(2, count // len(some)))
-                    if _begins_object(line)
-                ]
+                for line in file.sample(max(2, count // len(some))):
+                    if _begins_object(line):
+                        place = f"{name} {line.where}"
+                        lines.append(
+                            replace(
+                                line,
+                                number=0,
+                                place=place,
+                                source=name,
+                            )
+                        )
         return lines
 
     def check_files(
-        self, fits: Fits, on_problem: Callable[[Problem], None]
+        self,
+        fits: Fits,
+        on_problem: Callable[[Problem], None],
     ) -> list[str]:
         """Leave out the files that hold no record of the format."""
         self._on_problem = on_problem
@@ -133,10 +139,18 @@ class Directory(MultiFileContainer):
                 notes.append(f"{name} {error.problem}")
             except UsageError as error:
                 self._left_out.add(name)
-                self._report(name, 0, error)
+                self._report(
+                    name,
+                    0,
+                    error,
+                )
         return _left_out(notes)
 
-    def _check(self, name: str, fits: Fits) -> None:
+    def _check(
+        self,
+        name: str,
+        fits: Fits,
+    ) -> None:
         """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
         objects = others = count = 0
         with ExitStack() as stack:
@@ -156,70 +170,89 @@ class Directory(MultiFileContainer):
         if count:
             raise ForeignError("is not JSON")
 
-    def _report(self, name: str, number: int, error: UsageError) -> None:
+    def _report(
+        self,
+        name: str,
+        number: int,
+        error: UsageError,
+    ) -> None:
         """Report a damaged file once."""
         if name not in self._damaged and self._on_problem is not None:
             reason = str(error.with_parts(place=""))  # the problem has it
-            self._on_problem(Problem(number, reason, b"", name))
+            self._on_problem(
+                Problem(
+                    number,
+                    reason,
+                    b"",
+                    name,
+                )
+            )
         self._damaged.add(name)
 
     def records(self) -> Iterator[Line]:
         """Yield every record of every file; the damaged end of a file is reported once.
 
-        A later pass reads the same records as the first one, which may have ended before the last file: it
-        leaves lines that were appended since, and raises UsageError for any other change.
+        In a later pass a file that was whole before has changed: UsageError.
         """
-        before = self._scans
-        scans = list[_FileScan]()
-        self._scans = before or scans
-        names = [
-            name for name in self.listing.names if name not in self._left_out
-        ]
+        is_first = not self._scans
+        scans = self._scans = list[_FileScan]()
         start = 0
-        for at, name in enumerate(names[: len(before) or None]):
+        for name in self.listing.names:
+            if name in self._left_out:
+                continue
             scan = _FileScan(name, start)
             scans.append(scan)
-            last = before[at].last if before else math.inf
             try:
-                yield from self._read(scan, last)
+                yield from self._read(scan)
             except UsageError as error:
-                unknown = before and name not in self._damaged
-                if unknown or self._on_problem is None:
+                is_known = is_first or name in self._damaged
+                if self._on_problem is None or not is_known:
                     raise
-                self._report(name, start + scan.last, error)
-            if before and before[at] != scan:
-                raise InputChanged(self.name, name)
-            start += scan.last
+                self._report(
+                    name,
+                    start + scan.count,
+                    error,
+                )
+            start += scan.count
 
-    def _read(self, scan: _FileScan, last: float) -> Iterator[Line]:
-        """Yield the records of a file up to the number `last`, and note how far it was read."""
+    def _read(self, scan: _FileScan) -> Iterator[Line]:
+        """Yield the records of a file, and note how many they are."""
         with ExitStack() as stack:
             file = self._open_file(scan.name, stack)
             scan.unit = file.unit
             scan.task = file.task or self._metadata_task(scan.name)
             for line in file.records():
-                if line.number > last:
-                    return
-                scan.last = line.number
-                scan.end = line.end
+                scan.count = line.number
                 place = f"{scan.name} {line.where}"
                 number = scan.start + line.number
                 yield replace(
                     line, number=number, place=place, source=scan.name
                 )
 
-    def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
+    def line(
+        self,
+        number: int,
+        offset: int,
+        raw: bytes,
+        size: int = 0,
+    ) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
         behind = bisect_right(
             self._scans, number - 1, key=lambda scan: scan.start
         )
         scan = self._scans[behind - 1]
         place = f"{scan.name} {scan.unit} {number - scan.start}"
-        return Line(number, offset, raw, place, scan.name)
+        return Line(
+            number,
+            offset,
+            raw,
+            place,
+            scan.name,
+        )
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""
-        return {scan.name: scan.task for scan in self._scans if scan.last}
+        return {scan.name: scan.task for scan in self._scans if scan.count}
 
     def _metadata_task(self, name: str) -> str:
         """Return the environment in the `metadata.json` that verifiers writes beside its results."""

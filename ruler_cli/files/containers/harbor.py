@@ -30,39 +30,67 @@ class HarborJob(MultiFileContainer):
     unit = "trial"
 
     def __init__(
-        self, source: Source, listing: Listing, trials: list[str]
+        self,
+        source: Source,
+        listing: Listing,
+        trials: list[str],
     ) -> None:
         """`trials` are directories, relative to the listing."""
         super().__init__(source, listing)
         self._trials = trials
 
     @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a directory of trials on this machine."""
-        listing = source.listing
-        if listing is None or source.location.remote or source.records:
-            return None  # records at a path are in files
+    def open(
+        cls,
+        source: Source,
+        listing: Listing,
+    ) -> Self | None:
+        """Open a directory of trials on this machine; None if it is none, or records at a path are in its files."""
+        if source.location.remote or source.records:
+            return None
         trials = find_trials(listing.names)
-        return cls(source, listing, trials) if trials else None
+        return (
+            cls(
+                source,
+                listing,
+                trials,
+            )
+            if trials
+            else None
+        )
 
     def check_files(
-        self, fits: Fits, on_problem: Callable[[Problem], None]
+        self,
+        fits: Fits,
+        on_problem: Callable[[Problem], None],
     ) -> list[str]:
         """Report the trials that cannot be read; none is left out."""
-        for _ in self._read(on_problem):
-            pass
+        for line in self._trials_read():
+            if isinstance(line, Problem):
+                on_problem(line)
         return []
 
     def records(self) -> Iterator[Line]:
         """Yield every trial that can be read; `check_files` reports the others."""
-        return self._read(lambda _: None)
+        for line in self._trials_read():
+            if isinstance(line, Line):
+                yield line
 
-    def _read(self, on_problem: Callable[[Problem], None]) -> Iterator[Line]:
+    def _trials_read(self) -> Iterator[Line | Problem]:
         for number, trial in enumerate(self._trials, 1):
             try:
-                yield self.line(number, 0, self._record(trial))
+                yield self.line(
+                    number,
+                    0,
+                    self._record(trial),
+                )
             except UnreadableError as error:
-                on_problem(Problem(number, str(error), b"", self.where(number)))
+                yield Problem(
+                    number,
+                    str(error),
+                    b"",
+                    self.where(number),
+                )
 
     def place(self, number: int) -> str:
         """Return the trial's directory."""
@@ -81,7 +109,11 @@ class HarborJob(MultiFileContainer):
             trajectory = self._object(trial, _TRAJECTORY)
         return b'{"result": %s, "trajectory": %s}' % (raw, trajectory)
 
-    def _object(self, trial: str, file: str) -> bytes:
+    def _object(
+        self,
+        trial: str,
+        file: str,
+    ) -> bytes:
         """Return the bytes of a file that is one JSON object; UnreadableError if it is not."""
         name = str(PurePath(trial) / file)
         if name not in self.names:  # or only as a link that is not followed
@@ -104,16 +136,13 @@ def find_trials(names: Sequence[str]) -> list[str]:
     Each has a result, as a job has, too. One whose environment failed has no file of an agent.
     """
     paths = list(map(PurePath, names))
-    if not any(path.match(_TRAJECTORY) for path in paths):
-        return []
+    # an agent may leave files of any name in its trial
+    with_agent = {path.parents[1] for path in paths if path.match(_TRAJECTORY)}
     folders = [path.parent for path in paths if path.name == _RESULT]
     jobs = {parent for folder in folders for parent in folder.parents}
-    # an agent may leave files of any name in its trial
-    known = {path.parents[1] for path in paths if path.match(_TRAJECTORY)}
     trials = []
-    for folder in folders:
-        if known.isdisjoint(folder.parents) and (
-            folder in known or folder not in jobs
-        ):
+    for folder in folders if with_agent else ():
+        is_trial = folder in with_agent or folder not in jobs
+        if is_trial and with_agent.isdisjoint(folder.parents):
             trials.append(str(folder))
     return trials

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import anyio
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalSample
     from inspect_ai.scorer import Score, Scorer
 
-_MAGIC = b"PK\x03\x04"
 _DAMAGE = (
     lzma.LZMAError,
     struct.error,
@@ -68,11 +67,21 @@ _USE_LINES = "name OUTPUT .jsonl"
 class InspectLogWriter(Writer):
     """Collects the annotations of samples, and writes the log with them at its end."""
 
+    form = "log"
+    keeps_all = True
+
     def __init__(
-        self, stream: BinaryIO, name: str, source: Container | None
+        self,
+        stream: BinaryIO,
+        name: str,
+        source: Container | None,
     ) -> None:
         """Take a log as `source`; UsageError if INPUT is none, or inspect_ai is not installed."""
-        super().__init__(stream, name, source)
+        super().__init__(
+            stream,
+            name,
+            source,
+        )
         if source is None or source.log is None:
             raise UsageError(
                 "only the scores of an Inspect log are written as .eval",
@@ -93,7 +102,11 @@ class InspectLogWriter(Writer):
         self._ruler: JsonPath = ()
         self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
 
-    def begin(self, ruler: JsonPath, on_failure: OnFailure) -> None:
+    def begin(
+        self,
+        ruler: JsonPath,
+        on_failure: OnFailure,
+    ) -> None:
         """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
         if on_failure == "drop":
             raise UsageError(
@@ -103,7 +116,11 @@ class InspectLogWriter(Writer):
             )
         self._ruler = ruler
 
-    def put(self, number: int, record: bytes) -> None:
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Take the annotation of a sample."""
         sample = parse(record)
         key = (str(sample["id"]), str(sample["epoch"]))
@@ -137,7 +154,11 @@ class InspectLogWriter(Writer):
                     place=self.name,
                 ) from error
             with path.open("rb") as made:
-                shutil.copyfileobj(made, self.stream, 1 << 20)
+                shutil.copyfileobj(
+                    made,
+                    self.stream,
+                    1 << 20,
+                )
 
     async def _write(self, path: Path) -> None:
         from inspect_ai import score_async
@@ -197,10 +218,6 @@ class InspectLogWriter(Writer):
 class InspectLog(Container):
     """The samples of an `.eval` log, in the order of the archive; of members with one name the last counts."""
 
-    endings = (".eval", ".json")
-    packed = (".eval",)
-    writes = InspectLogWriter
-    keeps_all = True
     unit = "sample"
 
     def __init__(self, source: Source) -> None:
@@ -233,22 +250,16 @@ class InspectLog(Container):
                 place=self.name,
             )
 
-    @classmethod
-    def open(cls, source: Source) -> Self | None:
-        """Open a zip archive."""
-        return cls(source) if source.head.startswith(_MAGIC) else None
-
-    @classmethod
-    def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Return whether OUTPUT is an Inspect log: by its name alone, or because INPUT is one, too."""
-        is_log = source is not None and source.log is not None
-        return name.endswith(cls.endings if is_log else cls.packed)
-
     def records(self) -> Iterator[Line]:
         """Yield every sample."""
         for number, info in enumerate(self._samples, 1):
             raw = b"" if info.file_size > self.most else self._content(info)
-            yield self.line(number, 0, raw, info.file_size)
+            yield self.line(
+                number,
+                0,
+                raw,
+                info.file_size,
+            )
 
     def _content(self, info: Any) -> bytes:
         """Return the content of a member, decompressed; no more than the size that the archive states."""

@@ -20,7 +20,13 @@ _HEAD = 64
 class LinesWriter(Writer):
     """Writes lines; line breaks between members of a record, as in a document, become spaces."""
 
-    def put(self, number: int, record: bytes) -> None:
+    form = "lines"
+
+    def put(
+        self,
+        number: int,
+        record: bytes,
+    ) -> None:
         """Append a line."""
         self.stream.write(record.replace(b"\n", b" ") + b"\n")
 
@@ -28,9 +34,8 @@ class LinesWriter(Writer):
 class JsonLines(Container):
     """JSON lines; those of a pipe are read `once`."""
 
-    endings = (".jsonl",)
-    writes = LinesWriter
-    rewritable = may_hold_events = True
+    form = LinesWriter.form
+    may_hold_events = True
 
     def __init__(self, source: Source) -> None:
         """Take text, which is open."""
@@ -49,16 +54,16 @@ class JsonLines(Container):
             source.keep_text()
         return cls(source)
 
-    @classmethod
-    def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Return True: OUTPUT of any name that no other kind handles is JSON lines."""
-        return True
-
     def records(self) -> Iterator[Line]:
         """Yield every line that is not blank."""
         first = self._source.first if self.once else ()
         with self._source.open_text() as text:
-            yield from lines(self.name, text, self.most, first)
+            yield from lines(
+                self.name,
+                text,
+                self.most,
+                first,
+            )
 
 
 def lines(
@@ -84,10 +89,19 @@ def lines(
                     last = stream.readline(BUFFER)
                     offset += len(last)
                 size = offset - start - last.endswith(b"\n")
-                yield Line(number, start, head, skipped=size)
+                yield Line(
+                    number,
+                    start,
+                    head,
+                    skipped=size,
+                )
                 continue
             if number == 1 and raw.startswith(BOM):
                 raw = raw[3:]
                 start += 3
             if raw and not raw.isspace():
-                yield Line(number, start, raw)
+                yield Line(
+                    number,
+                    start,
+                    raw,
+                )

@@ -10,29 +10,39 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO, Self
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.containers import MAX_BYTES, Container, Writer
+from ruler_cli.files.containers import MAX_BYTES, Container
 from ruler_cli.files.error_map import reading
 from ruler_cli.files.source import Source
 from ruler_cli.types import Line
 
-MAGIC = b"PAR1"
 _READ_AHEAD = 1 << 20
 """Bytes that are read ahead in each column."""
 _DECODER = (ValueError, TypeError, LookupError, OverflowError, OSError)
 """Errors of pyarrow beside its own, also for values that Python does not hold; its OSErrors have no number."""
 
 
+def require_pyarrow(name: str) -> None:
+    """Raise UsageError if pyarrow is not installed, which reads and writes the file of this name."""
+    if find_spec("pyarrow") is None:
+        raise UsageError(
+            "Parquet needs the package pyarrow",
+            "install it with: pip install pyarrow",
+            place=name,
+        )
+
+
 class Parquet(Container):
     """A Parquet file that is open; rows are numbered from 1."""
 
-    endings = (".parquet",)
-    packed = (".parquet",)
     unit = "row"
-    rewritable = True
+    form = "table"
     may_hold_events = True
 
     def __init__(
-        self, name: str, stream: BinaryIO, most: int = MAX_BYTES
+        self,
+        name: str,
+        stream: BinaryIO,
+        most: int = MAX_BYTES,
     ) -> None:
         """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
         import pyarrow as pa
@@ -57,34 +67,15 @@ class Parquet(Container):
             )
 
     @classmethod
-    def open(cls, source: Source) -> Self | None:
+    def open(cls, source: Source) -> Self:
         """Open a Parquet file; one from a pipe is kept on disk."""
-        if not source.head.startswith(MAGIC):
-            return None
-        cls.refuse_writing(source.name)
+        require_pyarrow(source.name)
         remote = source.location.remote
         stream = source.stream if remote else source.seekable()
-        return cls(source.name, stream, source.most)
-
-    @classmethod
-    def refuse_writing(cls, name: str) -> None:
-        """Raise UsageError if pyarrow is not installed."""
-        if find_spec("pyarrow") is None:
-            raise UsageError(
-                "Parquet needs the package pyarrow",
-                "install it with: pip install pyarrow",
-                place=name,
-            )
-
-    @classmethod
-    def writer(
-        cls, stream: BinaryIO, name: str, source: Container | None
-    ) -> Writer:
-        """Return a writer of a table."""
-        from ruler_cli.files.arrow import TableWriter
-
-        return TableWriter(
-            stream, name, source if isinstance(source, cls) else None
+        return cls(
+            source.name,
+            stream,
+            source.most,
         )
 
     def records(self) -> Iterator[Line]:
@@ -100,13 +91,22 @@ class Parquet(Container):
             for piece in pieces if large else [batch]:
                 if piece.nbytes > self.most:
                     number += 1
-                    yield self.line(number, number - 1, b"{", piece.nbytes)
+                    yield self.line(
+                        number,
+                        number - 1,
+                        b"{",
+                        piece.nbytes,
+                    )
                     continue
                 with reading(self.name, *self._errors):
                     raws = objects(piece)
                 for raw in raws:
                     number += 1
-                    yield self.line(number, number - 1, raw)
+                    yield self.line(
+                        number,
+                        number - 1,
+                        raw,
+                    )
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches."""
@@ -128,4 +128,8 @@ class Parquet(Container):
                     BATCH * group.num_rows // max(1, group.total_byte_size)
                 )
                 rows = max(1, min(MAX_ROWS, fitting))
-                yield from file.iter_batches(rows, [number], use_threads=False)
+                yield from file.iter_batches(
+                    rows,
+                    [number],
+                    use_threads=False,
+                )

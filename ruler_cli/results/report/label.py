@@ -10,8 +10,8 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.draw import DrawnPair, PairDraw
@@ -25,20 +25,13 @@ from ruler_cli.results.report.page import (
     packed,
     text_of,
 )
-from ruler_cli.types import Group
+from ruler_cli.types import Group, words_of
 
-LABEL_SCRIPTS = (
-    "vendor/lib.js",
-    "base.js",
-    "turns.js",
-    "turnlist.js",
-    "label.js",
-)
-LABEL_STYLES = ("report.css", "group.css", "label.css")
+LABEL_SCRIPTS = words_of("vendor/lib.js base.js turns.js turnlist.js label.js")
+LABEL_STYLES = words_of("report.css group.css label.css")
 
 
-@dataclass(frozen=True)
-class LabelCounts:
+class LabelCounts(NamedTuple):
     """Numbers of a page: its pairs by the way they were `drawn`, and its `size` in bytes.
 
     `left_out` counts drawn pairs whose text cannot be read or does not fit.
@@ -62,12 +55,7 @@ class LabelPage:
         force: bool = False,
     ) -> None:
         """Create the file `target` (see `HtmlFile`)."""
-        self._file = HtmlFile(
-            stack,
-            target,
-            [source],
-            force=force,
-        )
+        self._file = HtmlFile(stack, target, [source], force=force)
         self._spool = stack.enter_context(Scratch())
         self._draw = draw
 
@@ -90,12 +78,11 @@ class LabelPage:
     def write(self) -> LabelCounts:
         """Draw the pairs, write the page and let it appear."""
         drawn = self._draw.drawn()
-        shown = [*self._texts(drawn)]
-        texts = [text for _, text in shown]
         comparisons = []
-        for pair, _ in shown:
+        texts = []
+        for pair, text in self._texts(drawn):
             # what a line of labels says of a pair before it is answered
-            comparison = {
+            comparison: dict[str, Any] = {
                 "group": pair.group,
                 "left": pair.ids[0],
                 "right": pair.ids[1],
@@ -103,6 +90,7 @@ class LabelPage:
                 "chance": pair.chance,
             }
             comparisons.append(comparison)
+            texts.append(text)
         draw = blake2b(as_json(comparisons), digest_size=8)
         head = {
             "version": 1,
@@ -110,16 +98,14 @@ class LabelPage:
             "comparisons": comparisons,
             "texts": [*map(len, texts)],
         }
-        values = {"data": packed([as_json(head)]).decode()}
-        files = (LABEL_SCRIPTS, LABEL_STYLES)
         size = self._file.fill(
             "label.html",
-            files,
-            values,
+            (LABEL_SCRIPTS, LABEL_STYLES),
+            {"data": packed(as_json(head)).decode()},
             texts,
         )
-        ways = Counter[str](pair.drawn for pair, _ in shown)
-        return LabelCounts(ways, len(drawn) - len(shown), size)
+        ways = Counter([comparison["drawn"] for comparison in comparisons])
+        return LabelCounts(ways, len(drawn) - len(texts), size)
 
     def _texts(
         self, drawn: Sequence[DrawnPair]
@@ -134,7 +120,7 @@ class LabelPage:
             data = as_json(text)
             if not any(text["lines"]) or len(data) > MOST_TEXT:
                 continue
-            block = packed([data])
+            block = packed(data)
             left -= len(block)
             if left < 0:
                 return

@@ -10,12 +10,12 @@ import base64
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from operator import itemgetter
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -26,17 +26,32 @@ from ruler_cli import __version__
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import create_file, refuse_clashes, refuse_input
+from ruler_cli.files.output import (
+    create_file,
+    refuse_clashes,
+    refuse_input,
+)
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.prompting.render import MARK
 from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText
-from ruler_cli.results.highlights import Best, RunGroup, reasons
+from ruler_cli.results.highlights import (
+    Best,
+    RunGroup,
+    reasons,
+)
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.record import GroupRecord, Json
-from ruler_cli.results.record_fields import GroupValues, RecordFields
-from ruler_cli.types import Group, iso, printable, readable, shorten
+from ruler_cli.results.record_fields import RecordFields
+from ruler_cli.types import (
+    Group,
+    iso,
+    printable,
+    readable,
+    shorten,
+    words_of,
+)
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
@@ -57,29 +72,22 @@ _DECIMALS = 9
 """Decimals of a figure: the noise of the last digits does not compress."""
 _NAME = 255
 """Characters of the file's name in the page."""
-_BASE = ("vendor/lib.js", "base.js", "charts.js")
-SCRIPTS = (
+_BASE = words_of("vendor/lib.js base.js charts.js")
+_BEFORE_APP = (
     *_BASE,
-    "conditions.js",
-    "strip.js",
-    "overview.js",
-    "turns.js",
-    "turnlist.js",
-    "marks.js",
-    "search.js",
-    "filters.js",
-    "table.js",
-    "group.js",
-    "app.js",
+    *words_of(
+        "conditions.js strip.js overview.js turns.js turnlist.js marks.js "
+        "search.js filters.js table.js group.js"
+    ),
 )
-"""The page's scripts in the order in which they run: each may use those before it."""
+SCRIPTS = (*_BEFORE_APP, "app.js")
+"""The page's scripts in the order in which they run: each may use those before it; the last one shows the page."""
 _FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
-STYLES = ("report.css", "overview.css", "group.css")
-COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
-"""The last script shows the page."""
+STYLES = words_of("report.css overview.css group.css")
+COMPARE_SCRIPTS = (*_BEFORE_APP, "compare.js", "app.js")
 COMPARE_STYLES = (*STYLES, "compare.css")
 TREND_SCRIPTS = (*_BASE, "trend.js")
-TREND_STYLES = ("report.css", "overview.css")
+TREND_STYLES = STYLES[:2]
 
 
 def as_json(value: Any) -> bytes:
@@ -112,11 +120,10 @@ def compact(
     return value
 
 
-def packed(pieces: Iterable[bytes]) -> bytes:
-    """Pack pieces of bytes into one block; the same bytes give the same block."""
+def packed(data: bytes) -> bytes:
+    """Pack bytes into a block; the same bytes give the same block."""
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-    done = [packer.compress(piece) for piece in pieces]
-    return base64.b64encode(b"".join((*done, packer.flush())))
+    return base64.b64encode(packer.compress(data) + packer.flush())
 
 
 def source_name(source: str) -> str:
@@ -128,18 +135,28 @@ def source_name(source: str) -> str:
 
 
 class LeftOut(NamedTuple):
-    """Numbers of a page: all groups, the rows of its table, and the texts of groups in it."""
+    """Numbers of a page: all groups, the rows of its table, the texts of groups in it, and the rule that chose them."""
 
     groups: int
     rows: int
     texts: int
+    rule: str
 
-
-class _Kept(NamedTuple):
-    """The fields of a group, and a function that returns its text."""
-
-    values: GroupValues
-    text: Callable[[], Json]
+    @property
+    def sentences(self) -> str:
+        """Sentences on what the page lacks, and on options that show it; empty if it lacks nothing."""
+        sentences = []
+        if self.rows < self.groups:
+            sentences.append(
+                f"The table has {self.rows:,} of {self.groups:,} groups, {self.rule}; the figures count all. "
+                f"With --max-groups {self.groups} it has all."
+            )
+        if self.texts < self.rows:
+            sentences.append(
+                f"The page holds the texts of {self.texts:,} of {self.rows:,} groups; --group KEY shows any group in "
+                "full."
+            )
+        return " ".join(sentences)
 
 
 _Span = tuple[int, int]
@@ -172,15 +189,13 @@ class HtmlFile:
         head: Json,
         files: tuple[Sequence[str], Sequence[str]],
         *,
-        more: Iterable[bytes] = (),
-        explanations: Iterable[bytes] = (),
+        explanations: Sequence[orjson.Fragment] = (),
         texts: Iterable[bytes] = (),
     ) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
-        `head` are the page's data, among them `source`, `left_out` and `facts`; `more` are pieces of JSON behind its
-        last member. `files` are the names of the scripts and of the styles, `explanations` are JSON, `texts` lines
-        for blocks of their own.
+        `head` are the page's data, among them `source`, `left_out` and `facts`. `files` are the names of the scripts
+        and of the styles, `texts` are lines for blocks of their own.
         """
         head = head | {
             "version": 1,
@@ -197,8 +212,8 @@ class HtmlFile:
             "name": escape(printable(head["source"], _NAME)),
             "facts": "\n".join(facts),
             "left_out": escape(printable(left_out, len(left_out))),
-            "data": packed((as_json(head)[:-1], *more, b"}")).decode(),
-            "said": packed(explanations).decode(),
+            "data": packed(as_json(head)).decode(),
+            "said": packed(as_json(explanations)).decode(),
         }
         return self.fill("report.html", files, values, texts)
 
@@ -238,9 +253,9 @@ class HtmlFile:
 
 
 class ReportPage:
-    """The page of one scored file, or of two: its groups are on disk until those of the page are chosen.
+    """The page of one scored file, or of two: texts of its groups are on disk until those of the page are chosen.
 
-    These are the `most` of the highest rank. Texts are those of the highest rank, until the next does not fit
+    The groups are the `most` of the highest rank. Texts are those of the highest rank, until the next does not fit
     into MOST_TEXTS.
     """
 
@@ -254,21 +269,13 @@ class ReportPage:
         force: bool = False,
     ) -> None:
         """Create the file `target` (see `HtmlFile`)."""
-        self._file = HtmlFile(
-            stack,
-            target,
-            sources,
-            force=force,
-        )
+        self._file = HtmlFile(stack, target, sources, force=force)
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
         self._spool = stack.enter_context(Scratch())
-        self._best = Best[int](most)
+        # of each group the number, the row, the explanations, the fields of the record and the place of the text
+        self._best = Best[Json](most)
         self._groups = 0
-        # by number: the row, the explanations, the annotations with the text, and the fields of the record
-        self._stored: dict[int, list[_Span]] = {}
-        self._chosen: list[int] = []
-        self._texts: dict[int, _Span] = {}
         self._fields: RecordFields | None = None
 
     def read_fields(self, annotations: AnnotationReader) -> None:
@@ -279,131 +286,104 @@ class ReportPage:
         self,
         group: Group,
         scored: GroupRecord,
-    ) -> _Kept:
+    ) -> Callable[[], Json]:
         """Keep the text of a group; of one file until it is known if it is in the page.
 
         Of two files it is stored until the group's like in the second is found.
         """
         values = self._fields.add(group) if self._fields else {}
-        text = partial(_whole_text, group, scored)
-        if self.two:
-            text = partial(self._load, self._store(text()))
-        return _Kept(values, text)
 
-    def _store(self, value: Any) -> _Span:
+        def whole_text() -> Json:
+            text = GroupText.of(group, scored)
+            whole = text_of(text, range(len(text.rollouts)))
+            row = {"task": text.task, "ids": rollout_ids(group, scored)}
+            return whole | {"row": row, "values": values}
+
+        if not self.two:
+            return whole_text
+        stored = self._store(whole_text())
+        return lambda: orjson.loads(self._spool.read(*stored))
+
+    def _store(self, value: Json) -> _Span:
         data = as_json(value)
         return len(data), self._spool.write(data)
-
-    def _load(self, span: _Span) -> Any:
-        return orjson.loads(self._spool.read(*span))
 
     def add(self, shown: RunGroup | ComparedGroup) -> None:
         """Add the next group."""
         self._groups += 1
-        if not self._best.add(shown.rank, shown.number):
+        entry: Json = {"number": shown.number}
+        if not self._best.add(shown.rank, entry):
             return
-        values, make_text = shown.kept
-        text = make_text()
+        text = shown.kept()
         row = _row(shown) | text.pop("row")
-        text["rollouts"] = rollouts = [
-            r.as_json() for r in shown.first.rollouts
-        ]
-        words = [rollout["explanation"] for rollout in rollouts]
+        entry["row"] = orjson.Fragment(as_json(compact(row)))
+        entry["values"] = text.pop("values")
+        text["rollouts"] = [r.as_json() for r in shown.first.rollouts]
+        words = [r.explanation for r in shown.first.rollouts]
         if shown.second:
-            for rollout, second in zip(
-                rollouts, shown.second.rollouts, strict=True
-            ):
+            words += [r.explanation for r in shown.second.rollouts]
+            sides = zip(text["rollouts"], shown.second.rollouts, strict=True)
+            for rollout, second in sides:
                 rollout["second"] = second.as_json()
-                words.append(second.explanation)
-        explanations = [
-            shorten(explanation, _EXPLANATION) or None for explanation in words
-        ]
-        blocks = (compact(row), explanations, text, values)
-        self._stored[shown.number] = [*map(self._store, blocks)]
-
-    def choose(self) -> LeftOut:
-        """Choose the groups and the texts of the page, after the last group."""
-        self._chosen = self._best.ranked()
-        left = MOST_TEXTS
-        for number in self._chosen:
-            text = self._stored[number][2]
-            if text[0] <= MOST_TEXT:
-                block = packed([self._spool.read(*text)])
-                left -= len(block) + 1
-                if left < 0:
-                    break
-                self._texts[number] = (len(block), self._spool.write(block))
-        return LeftOut(self._groups, len(self._chosen), len(self._texts))
+        said = [shorten(word, _EXPLANATION) or None for word in words]
+        entry["said"] = orjson.Fragment(as_json(said))
+        entry["text"] = self._store(text)
 
     def write(
         self,
         data: Json,
-        left_out: str,
-    ) -> int:
-        """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
+        rule: str,
+    ) -> tuple[LeftOut, int]:
+        """Write the page, let it appear, and return its numbers and its size.
 
-        `data` are those of a page of one file, or of two; `left_out` says in sentences what the page lacks.
+        `data` are those of a page of one file, or of two; `rule` is the one that chooses groups, in words.
+        OutputError if it cannot be written to its end.
         """
+        ranked = self._best.ranked()
+        blocks: dict[int, bytes] = {}
+        left = MOST_TEXTS
+        for entry in ranked:
+            size, at = entry["text"]
+            if size <= MOST_TEXT:
+                block = packed(self._spool.read(size, at))
+                left -= len(block) + 1
+                if left < 0:
+                    break
+                blocks[entry["number"]] = block
+        left_out = LeftOut(self._groups, len(ranked), len(blocks), rule)
+        fields = self._fields.as_json() if self._fields else []
+        entries = sorted(ranked, key=itemgetter("number"))
         # a text that is not in the page is empty
-        texts = [
-            self._texts.get(number, (0, 0)) for number in sorted(self._chosen)
-        ]
+        texts = [blocks.get(entry["number"], b"") for entry in entries]
         head = data | {
             "source": " and ".join(self.names),
-            "left_out": left_out,
-            "fields": self._fields.as_json() if self._fields else [],
-            "ranked": self._chosen,
-            "texts": [size for size, _ in texts],
+            "left_out": left_out.sentences,
+            "fields": fields,
+            "ranked": [entry["number"] for entry in ranked],
+            "texts": [*map(len, texts)],
+            "rows": [entry["row"] for entry in entries],
+            "values": [_values(entry, fields) for entry in entries],
         }
-        files: tuple[Sequence[str], Sequence[str]] = (SCRIPTS, STYLES)
-        if self.two:
-            files = (COMPARE_SCRIPTS, COMPARE_STYLES)
-        return self._file.write(
+        files = (COMPARE_SCRIPTS, COMPARE_STYLES)
+        if not self.two:
+            files = (SCRIPTS, STYLES)
+        size = self._file.write(
             head,
             files,
-            more=(
-                b',"rows":',
-                *self._listed(0),
-                b',"values":[',
-                *self._values(),
-                b"]",
-            ),
-            explanations=self._listed(1),
-            texts=(self._spool.read(*text) for text in texts),
+            explanations=[entry["said"] for entry in entries],
+            texts=texts,
         )
-
-    def _listed(self, piece: int) -> Iterator[bytes]:
-        """Yield a piece of each chosen group, in input order, as a JSON list."""
-        yield b"["
-        for i, number in enumerate(sorted(self._chosen)):
-            span = self._stored[number][piece]
-            yield b"," * (i > 0) + self._spool.read(*span)
-        yield b"]"
-
-    def _values(self) -> Iterator[bytes]:
-        """Yield the values of the fields of each chosen group, in input order.
-
-        A field has the number of its value in the group, a list of several, or null.
-        """
-        offered = self._fields.offered() if self._fields else []
-        for i, number in enumerate(sorted(self._chosen)):
-            held = self._load(self._stored[number][3])
-            values = []
-            for path in offered:
-                numbers = held.get(readable(path))
-                alone = numbers and len(numbers) == 1
-                values.append(numbers[0] if alone else numbers)
-            yield b"," * (i > 0) + as_json(values)
+        return left_out, size
 
 
-def _whole_text(
-    group: Group,
-    scored: GroupRecord,
-) -> Json:
-    """Return the text of a group, and what its `row` of the table has of it."""
-    text = GroupText.of(group, scored)
-    row = {"task": text.task, "ids": rollout_ids(group, scored)}
-    return text_of(text, range(len(text.rollouts))) | {"row": row}
+def _values(entry: Json, fields: Sequence[Json]) -> list[Any]:
+    """Return the values of the fields of a group: the number of its value, a list of several, or null."""
+    values = []
+    for field in fields:
+        numbers = entry["values"].get(field["path"])
+        alone = numbers and len(numbers) == 1
+        values.append(numbers[0] if alone else numbers)
+    return values
 
 
 def text_of(
@@ -448,22 +428,20 @@ def _row(shown: RunGroup | ComparedGroup) -> Json:
     """Return the group's values in the columns of the table, by their names; those of B begin with `b_`."""
     row = _columns(shown.first) | {"ordinal": shown.number}
     if isinstance(shown, ComparedGroup):
-        second = _columns(shown.second)
-        row |= {f"b_{name}": value for name, value in second.items()}
-        row |= {
-            "pairs": shown.order.pairs,
-            "against": shown.order.against,
-            "distance": shown.distance,
-            "reasons": shown.reasons,
-        }
+        for name, value in _columns(shown.second).items():
+            row[f"b_{name}"] = value
+        row["pairs"] = shown.order["pairs"]
+        row["against"] = shown.order["against"]
+        row["distance"] = shown.distance
+        row["reasons"] = shown.reasons
     return row
 
 
-def _columns(g: GroupRecord) -> Json:
-    return g.as_json() | {
-        "key": group_name(g.key),
-        "bytes": [r.size for r in g.rollouts],
-        "reasons": [*reasons(g)],
+def _columns(group: GroupRecord) -> Json:
+    return group.as_json() | {
+        "key": group_name(group.key),
+        "bytes": [rollout.size for rollout in group.rollouts],
+        "reasons": [*reasons(group)],
     }
 
 

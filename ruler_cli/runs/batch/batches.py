@@ -174,19 +174,6 @@ class Batches:
         the same judge that follow a refused one; then the gravest error is raised. Cancellation waits for the answer
         to a creation in progress.
         """
-        while True:
-            with self.journal.alone() as alone:
-                if alone:
-                    return await self._submit(settings, on_submitted)
-            self.observer.note("waiting for another command that submits")
-            await anyio.sleep(_LOCK_POLL)
-
-    async def _submit(
-        self,
-        settings: ScoreSettings,
-        on_submitted: Callable[[BatchRecord], None],
-    ) -> SubmitResult:
-        """Submit while no other command does."""
         outboxes = []
         for judge in settings.judges:
             provider = self.providers.for_judge(judge)
@@ -194,12 +181,15 @@ class Batches:
             refuse_unpriced(settings, judge, outbox.price)
             outboxes.append(outbox)
         errors = list[RulerError]()
-        for batch in self.journal.batches("creating"):
-            try:
-                await self._find(batch, give_up=True)
-            except RulerError as error:
-                errors.append(error)
         with ExitStack() as stack:
+            while not stack.enter_context(self.journal.alone()):
+                self.observer.note("waiting for another command that submits")
+                await anyio.sleep(_LOCK_POLL)
+            for batch in self.journal.batches("creating"):
+                try:
+                    await self._find(batch, give_up=True)
+                except RulerError as error:
+                    errors.append(error)
             result = await self._fill(settings, outboxes, stack)
             for outbox in outboxes:
                 try:
@@ -209,11 +199,11 @@ class Batches:
                         on_submitted(batch)
                 except RulerError as error:
                     errors.append(error)
-        errors.sort(key=attrgetter("exit_code"))
-        for lesser in errors[:-1]:
-            self.observer.warn(str(lesser))
         if errors:
-            raise errors[-1]
+            *lesser, gravest = sorted(errors, key=attrgetter("exit_code"))
+            for minor in lesser:
+                self.observer.warn(str(minor))
+            raise gravest
         return result
 
     async def status(self, *, closed: bool = False) -> list[BatchStatus]:
@@ -366,6 +356,7 @@ class Batches:
             if remote.state == "running":
                 candidates.append(remote.id)
                 continue
+            # another ledger's batch may hold a few of the same requests
             ours = 0
             for line in await provider.results(remote):
                 with suppress(UnreadableError):

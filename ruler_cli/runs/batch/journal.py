@@ -180,6 +180,7 @@ class Journal(AbstractContextManager["Journal"]):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     mine = False
+                    lock.close()
             yield mine
 
     def __exit__(self, *_: object) -> None:

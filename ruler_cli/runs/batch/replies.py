@@ -60,7 +60,6 @@ _FIELDS = words_of("id type model choices content stop_reason usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
 _TEXT_FIELDS = words_of("generated_text output text response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
-_TOKENS = ("prompt_tokens", "completion_tokens")
 _JSON_TOOL = "json_tool_call"
 """Tool through which litellm requests JSON from a model without schema support."""
 
@@ -266,10 +265,7 @@ def _of_body(status: int, body: Any) -> _Parsed:
     """Read the body of a response as in a live call."""
     if isinstance(_mapping(body).get("content"), list):
         body = _of_message(body)
-    if isinstance(body, str):
-        data = body.encode()
-    else:
-        data = orjson.dumps(body)
+    data = body.encode() if isinstance(body, str) else orjson.dumps(body)
     answer = read_response(status, data)
     if isinstance(answer, Reply):
         return answer, ""
@@ -298,31 +294,25 @@ def _of_message(message: JsonObject) -> JsonObject:
         if block.get("name") == _JSON_TOOL:
             # escaped: it may hold a lone surrogate
             content = json.dumps(block.get("input"))
-    finish = message.get("stop_reason")
-    return _completion(message, content, finish, message.get("usage"))
+    return _completion(message, content, message.get("stop_reason"))
 
 
 def _of_text(row: JsonObject) -> _Parsed:
-    """Parse a row of the user's own, whose answer is a text, with a usage object or the names of one."""
-    usage = row.get("usage")
-    if not usage:
-        usage = {name: row.get(name) for name in _TOKENS}
+    """Parse a row of the user's own, whose answer is a text."""
     finish = row.get("finish_reason")
     for name in _TEXT_FIELDS:
         text = row.get(name)
         if isinstance(text, str):
-            return _of_body(200, _completion(row, text, finish, usage))
+            return _of_body(200, _completion(row, text, finish))
     raise UnreadableError(_UNKNOWN)
 
 
-def _completion(
-    row: JsonObject, content: Any, finish: Any, usage: Any
-) -> JsonObject:
+def _completion(row: JsonObject, content: Any, finish: Any) -> JsonObject:
     message = {"role": "assistant", "content": content}
     return {
         "model": row.get("model"),
         "choices": [{"message": message, "finish_reason": finish}],
-        "usage": usage,
+        "usage": row.get("usage"),
     }
 
 

@@ -148,10 +148,10 @@ def names_for(name: str, judges: int) -> list[str]:
         )
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
-    names = []
-    for number in range(1, judges + 1):
-        names.append(str(path.with_name(f"{stem}.{number}{dot}{ending}")))
-    return names
+    return [
+        str(path.with_name(f"{stem}.{number}{dot}{ending}"))
+        for number in range(1, judges + 1)
+    ]
 
 
 class MissingRequests:

@@ -135,7 +135,7 @@ def hostile(groups: int) -> Iterator[GroupRecord]:
             kind=f"kind {word}" if i % 2 else "",
             reason=f"reason {word}",
             judge=f"judge {word}",
-            passes=i,
+            passes=i + 1,
             rubric=f"{i:016x}",
             params=f"{i:016x}",
             version=word * 99,

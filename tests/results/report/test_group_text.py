@@ -62,8 +62,7 @@ def test_group_text(tmp_path: Path) -> None:
 def test_block(text: str) -> None:
     """Any text is restored from its block, whose characters are those of base64; NaN is null."""
     body = as_json({text: [text, float("nan")]})
-    block = packed([body[:3], body[3:]])
-    assert block == packed([body])
+    block = packed(body)
     assert re.fullmatch(rb"[A-Za-z0-9+/]+=*", block)
     readable = text.encode("utf-16", "surrogatepass").decode(
         "utf-16", "replace"

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ruler_cli.cli.report import left_out_sentences
 from ruler_cli.cli.report_view import view_of
 from ruler_cli.results.compare import Comparison, LeftOutGroup
 from ruler_cli.results.figures import ScoredFile
@@ -191,9 +190,7 @@ def no_texts(_digests: object) -> dict[str, str]:
 def write_page(page: ReportPage, reading: Run | Comparison) -> LeftOut:
     """Write the page of groups that were read, and return its numbers."""
     view = view_of(reading, page.names, reading.figures(no_texts))
-    left_out = page.choose()
-    page.write(view.data(), left_out_sentences(left_out, view.rule))
-    return left_out
+    return page.write(view.data(), view.rule)[0]
 
 
 OLD_PAGE = '<!doctype html><meta name="generator" content="ruler 0">'
