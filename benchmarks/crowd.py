@@ -99,7 +99,7 @@ def measure(folder: Path, rows: int) -> dict[str, float]:
 
         def keep_each() -> None:
             for _ in range(_FEW):
-                ledger.keep(os.urandom(16), "m", reply)
+                ledger.keep_all([(os.urandom(16), "m", reply)])
 
         figures = {
             "find": _cpu(lambda: [ledger.find(key) for key in keys], len(keys)),

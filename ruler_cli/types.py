@@ -287,6 +287,24 @@ class Record:
     parts: int = 1
 
 
+def same_json(left: Any, right: Any) -> bool:
+    """Return whether two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
+    pairs = [(left, right)]
+    while pairs:  # no recursion: a value may be nested deeply
+        a, b = pairs.pop()
+        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+            pairs += zip(a, b, strict=True)
+        elif (
+            isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys()
+        ):
+            pairs += ((a[key], b[key]) for key in a)
+        elif isinstance(a, bool) is not isinstance(b, bool) or (
+            a is not b and a != b
+        ):
+            return False
+    return True
+
+
 @value
 class Group:
     """All rollouts of one task, in input order, with the records they stand in."""
@@ -320,14 +338,15 @@ class Group:
     @property
     def mistake(self) -> str:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
-        read = [rollout for rollout in self.rollouts if rollout.error is None]
-        try:
-            differs = any(
-                rollout.reference != read[0].reference for rollout in read[1:]
-            )
-        except RecursionError:  # nested deeply
-            differs = True
-        if differs:
+        references = [
+            rollout.reference
+            for rollout in self.rollouts
+            if rollout.error is None
+        ]
+        if any(
+            not same_json(references[0], reference)
+            for reference in references[1:]
+        ):
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -1026,14 +1045,15 @@ class Summary:
         """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
         for name in cls.__slots__:
+            if name in _NO_SUMS:
+                continue
             numbers = [getattr(part, name) for part in (whole, *parts)]
             if isinstance(numbers[0], dict):
                 total: Any = dict(sum(map(Counter, numbers), Counter[str]()))
             else:
                 all_known = None not in numbers
                 total = sum(numbers[1:], numbers[0]) if all_known else None
-            if name not in _NO_SUMS:
-                setattr(whole, name, total)
+            setattr(whole, name, total)
         return whole
 
     @property

@@ -279,14 +279,14 @@ def test_fork_while_opened(server: JudgeServer) -> None:
     code = """
 import ruler_cli.runs.scorer
 
-begun, open_judges = threading.Event(), ruler_cli.runs.scorer.open_judges
+begun, open_session = threading.Event(), ruler_cli.runs.scorer.open_session
 
 async def slow(*given):
     begun.set()
     await asyncio.sleep(0.5)
-    return await open_judges(*given)
+    return await open_session(*given)
 
-ruler_cli.runs.scorer.open_judges = slow
+ruler_cli.runs.scorer.open_session = slow
 opens = threading.Thread(target=lambda: scorer().score_all(GROUPS))
 opens.start()
 begun.wait()

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.errors import UsageError
 from ruler_cli.runs.cluster import share_of
 from ruler_cli.runs.file import score
+from ruler_cli.settings.load import load_settings
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
+from ruler_cli.types import Summary
 from tests.conftest import group
 from tests.runs import Stage, Stub
 from tests.virtual import virtually
@@ -44,6 +47,16 @@ def test_limits_of_a_judge(
     assert one.times[-1][0] - one.times[0][0] < 30
 
 
+def test_whole_numbers() -> None:
+    """A whole number that is a text is that number, however large; a blank question is refused."""
+    large = 1732900000123456789
+    for seed in (large, str(large)):
+        assert load_settings(config="none", seed=seed).ask.seed == large
+    assert load_settings(config="none", passes="2.0").ask.passes == 2
+    with pytest.raises(UsageError, match="question: is empty"):
+        load_settings(config="none", read="probability", question=" ")
+
+
 def test_shares_of_workers() -> None:
     """Workers of Ray share the limits of each judge and of the run: together they have all of them."""
     judge = JudgeSettings(rpm=10, tpm=900, concurrency=5)
@@ -58,3 +71,11 @@ def test_shares_of_workers() -> None:
     assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(named) == PoolSettings(
         rpm=5, tpm=7, max_cost=1
     )
+
+
+def test_parts_of_a_run() -> None:
+    """Counts of Ray's workers add up, and their texts do not."""
+    part = Summary(groups=2, failed={"reply": 1}, rubric_texts={"a": "Kind."})
+    whole = Summary.of([part, part, Summary(cost_usd=None)])
+    assert (whole.groups, whole.failed) == (4, {"reply": 2})
+    assert (whole.cost_usd, whole.rubric_texts) == (None, {})

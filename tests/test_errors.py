@@ -261,8 +261,8 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "timeout: -1": lambda: asyncio.run(
             art(one, "offline", {"timeout": -1})
         ),
-        "message_lists: is of type str": lambda: asyncio.run(
-            ruler_cli.ruler("text")
+        "group: is of type str": lambda: asyncio.run(
+            ruler_cli.ruler("text", "offline")
         ),
         "not scored (refused)": lambda: asyncio.run(
             art(one, "openai/401", {"api_base": server.base})

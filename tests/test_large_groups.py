@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
-from ruler_cli.prompting.prompt import build_layout
-from ruler_cli.settings.models import AskSettings, InputSettings, ScoreSettings
+from ruler_cli.settings.models import InputSettings, ScoreSettings
 from ruler_cli.types import CallError, GroupResult, Reply, Request, Usage
 from tests.scoring.replies import StubJudge
 from tests.values import group, talk
@@ -113,18 +112,3 @@ def test_one_that_never_fits() -> None:
     failed_calls = result_of(judge, texts, 10_000).failed_calls
     assert {call.error.kind for call in failed_calls} == {"too_long"}
     assert judge.refused < 10
-
-
-def test_order_does_not_matter() -> None:
-    """Any order of the group gives the same requests, also in halves."""
-    texts = [f"{DENSE * 130 if n % 3 else PLAIN * 180}{n}" for n in range(40)]
-    asked = []
-    for some in (texts, texts[::-1]):
-        judge = Strict(20_000)
-        result_of(judge, some, 20_000)
-        asked.append(sorted(request.user for request in judge.answered))
-        assert judge.refused
-        assert (
-            build_layout(group(*map(talk, some)), AskSettings()).shortening == 0
-        )
-    assert asked[0] == asked[1]

@@ -175,12 +175,10 @@ def _refuse_empty(
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"
-    elif labels["unscored"] and agreement["label_files"]:
-        reason = "no labelled rollout has a score"
     elif left and not labels["equal"] + labels["unsure"]:
         reason = left[0]
     elif agreement["label_files"]:
-        reason = "no label says that one rollout is better than another"
+        reason = "no label says that one rollout is better than another, both with a score"
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
     remedy = "name labels of its rollouts with --labels PATH or --people FILE"

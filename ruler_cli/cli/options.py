@@ -29,7 +29,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="INPUT",
-        help="JSON lines, a document, Parquet or .eval; .gz and .zst; a directory or a pattern; `-` is stdin.",
+        help="JSON lines, a document, CSV, Parquet or .eval; .gz and .zst; a directory or a pattern; `-` is stdin.",
     ),
 ]
 Scored = Annotated[

@@ -38,8 +38,6 @@ from ruler_cli.results.report.page import compact
 from ruler_cli.types import shorten
 
 _REASONS = 3
-_CRITERIA = 12
-"""Criteria that are listed."""
 _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
 _OF_CRITERION = {
@@ -290,14 +288,11 @@ def _criteria(
     """Make the table of criteria, the one that goes with the score the most first."""
     heads = ("criterion", "rollouts", *_OF_CRITERION.values())
     rows = []
-    for criterion in criteria[:_CRITERIA]:
+    for criterion in criteria:
         row = [shorten(criterion["name"], _LONGEST), str(criterion["rollouts"])]
         for name in _OF_CRITERION:
             row.append(given(criterion[name], "{:.2f}"))
         rows.append(row)
-    more = len(criteria) - _CRITERIA
-    if more > 0:
-        rows.append([f"{more} more", *[""] * 5])
     return terminal.numbers(heads, rows)
 
 

@@ -91,6 +91,13 @@ def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
         settings = score_settings(options, source, output)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
+        if settings.ask.order == "input" and (
+            settings.ask.passes > 1 or settings.panel
+        ):
+            print_note(
+                "warning: with --set order=input every pass has the same order, so position bias counts as "
+                "reliability and weight"
+            )
         number = 0 if settings.cached_only else _open_requests(settings)
         if number:
             are = f"{count(number, 'request')} of this ledger"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -203,6 +205,7 @@ def made_by(
 
 
 def _texts(listed: Sequence[_Json], longest: int) -> str:
+    """Return what is set, shortened; a text that is not known is named by its digest if there are several."""
     from ruler_cli.results.figures import BUILT_IN
 
     several = len(listed) > 1
@@ -212,13 +215,28 @@ def _texts(listed: Sequence[_Json], longest: int) -> str:
         if entry["digest"] == BUILT_IN:
             text = "built-in"
         elif text is None:
-            text = "text not found"
-        line = " ".join(f"{entry['digest']}: {text or 'none'}".split())
-        part = shorten(line, longest)
+            text = f"{entry['digest']} (text not found)" if several else ""
+        part = shorten(" ".join(_plain(text).split()), longest)
         if several:
-            part = f"{count(entry['groups'], 'group')}: {part}"
+            part = f"{count(entry['groups'], 'group')}: {part or 'none'}"
         parts.append(part)
-    return "; ".join(parts)
+    return "; ".join(filter(None, parts))
+
+
+def _plain(text: str) -> str:
+    """Write the parameters of each judge that has some; any other text is as it was."""
+    judges = []
+    with suppress(ValueError, TypeError, LookupError, AttributeError):
+        for judge in json.loads(text):
+            name = judge.pop("judge")
+            judge.pop("model", None)
+            params = []
+            for key, value in (judge.pop("params") | judge).items():
+                params.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
+            if params:
+                judges.append(f"{name}: {', '.join(params)}")
+        return "; ".join(judges)
+    return text
 
 
 def opening(figures: _Json) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -65,12 +64,14 @@ _MOVED = {
     "label": ("the mean score", "the mean {label}"),
     "held_out": ("the mean of {0}", "the mean of {1}"),
     "length": ["the size of the correlation of score and length within groups"],
+    "size": ["the mean length in bytes"],
 }
 """The quantities that a drift moves, by its kind."""
 _TESTS = {
     "label": "score and reward",
     "held_out": "held-out judge",
     "length": "score and length",
+    "size": "length",
 }
 
 
@@ -82,7 +83,7 @@ _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "score": ("score", "mean", _three),
     "reward": ("label", "mean", _three),
     "order": ("against_label", "accuracy", "{:.0%}".format),
-    "r len": ("with_length", "score", "{:+.2f}".format),
+    "r len": ("with_length", "score", "{:+z.2f}".format),
     "spread": ("spread", "median", _three),
     "bytes": ("bytes", "mean", short),
     "tied": ("groups", "tied", str),
@@ -131,11 +132,6 @@ def _show_trend(
             "use `ruler compare A B` for two, `ruler report SCORED` for one",
         )
     refuse_page_options(options)
-    for source in sources:
-        place = Location(source)
-        if place.local and not place.many and not Path(source).exists():
-            with place.open():  # says what is wrong
-                pass
     file = None
     if options.page is not None:
         file = HtmlFile(stack, options.page, sources, force=options.force)
@@ -157,36 +153,24 @@ def _read_trend(
     sources: Sequence[str],
     problems: FileProblems,
 ) -> Trend:
-    """Read the files one after another; UsageError if no file has scores, or none a label at the user's path."""
+    """Read the files one after another; UsageError if one cannot be read, or none has scores."""
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     steps = []
-    first_error = None
     for source, name, number in zip(sources, names, numbers, strict=True):
         step = TrendStep(name, number)
-        try:
-            with ExitStack() as stack, group_counter() as bar:
-                file = problems.open(source, options, stack)
-                step.read(file, bar.update)
-                warn(file)
-        except UsageError as error:
-            first_error = first_error or error
-            step = TrendStep(name, number, reason=str(error.brief))
-        steps.append(step)
-    judged = [step for step in steps if not step.reason]
-    if not judged:
-        remedy = f"see why with `ruler report {shell_word(names[0])}`"
-        raise first_error or UsageError("no file has a score", remedy)
-    labelled = any(step.file.sums.means["label"].number for step in judged)
-    if options.labels is not None and not labelled:
-        problem = "no rollout with a score has a usable label there"
-        raise UsageError(problem, place=f"--labels {options.labels}")
-    trend = Trend(steps, origin)
-    for step in trend.steps:
+        with ExitStack() as stack, group_counter() as bar:
+            file = problems.open(source, options, stack)
+            step.read(file, bar.update)
+            warn(file)
         if step.reason:
-            problems.add(f"{source_name(step.source)}: {step.reason}")
+            problems.add(f"{source_name(name)}: {step.reason}")
+        steps.append(step)
     problems.close()
-    return trend
+    if all(step.reason for step in steps):
+        remedy = f"see why with `ruler report {shell_word(names[0])}`"
+        raise UsageError("no file has a score", remedy)
+    return Trend(steps, origin)
 
 
 class TrendView:
@@ -242,7 +226,7 @@ class TrendView:
             elif test.runs:
                 words = "within chance"
             yield _TESTS[test.kind], words
-        if all(test.kind == "length" for test in trend.tests):
+        if all(test.kind in ("length", "size") for test in trend.tests):
             remedy = (
                 "name labels with --labels PATH, or score with a second judge"
             )

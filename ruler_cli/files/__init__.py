@@ -83,6 +83,7 @@ def _container(source: Source) -> Container:
         document = Document.open(source)
         if document is not None:
             return document
+    from ruler_cli.files.containers.csv_table import CsvTable
     from ruler_cli.files.containers.lines import JsonLines
 
-    return JsonLines.open(source)
+    return CsvTable.open(source) or JsonLines.open(source)

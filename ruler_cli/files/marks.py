@@ -29,12 +29,9 @@ _HEADS = {
         rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'
     ),
 }
-"""The begins of what is no list of records; those of the first versions among them."""
-_EXPORTS = (
-    {"chosen", "rejected", "score_chosen", "chosen_id"},
-    {"completion", "scores", "agreement", "rescaled"},
-)
-"""Members of the records that are made of scored ones."""
+"""The beginnings of what is not a list of records."""
+_PAIR = {"chosen", "rejected", "score_chosen", "chosen_id"}
+"""Members of the pairs that are made of scored records."""
 _STATUS = rb'"status":\s*"(?:scored|failed)"'
 _ANNOTATION = re.compile(
     rb'(?<!\\)(?:"ruler":\s*\{\s*%s|%s,\s*"(?:score":[^,]*,\s*"judge_score|independent_reward)")'
@@ -67,8 +64,7 @@ def refuse_foreign(
                 elif any(map(has_scores, chain((first,), further))):
                     return True
                 else:
-                    members = parse(first.raw).keys()
-                    is_ours = any(export <= members for export in _EXPORTS)
+                    is_ours = parse(first.raw).keys() >= _PAIR
         else:
             with location.open() as stream, reading(location.public):
                 head = decompressed(location.public, stream).read(_HEAD)

@@ -23,15 +23,13 @@ from ruler_cli.files.values import (
     json_value,
     lookup,
     objects,
-    words,
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
-from ruler_cli.formats.sessions import Session, autogen
+from ruler_cli.formats.sessions import Session, atif, autogen, openhands
 from ruler_cli.messages.content import new_turn
 from ruler_cli.messages.conversations import (
     check_messages,
-    prompt_turns,
 )
 from ruler_cli.messages.dialects import (
     each_at,
@@ -69,7 +67,7 @@ def is_langchain_history(record: JsonObject) -> bool:
 
 def _messages(record: JsonObject) -> list[JsonObject]:
     messages = _listed(record)
-    if not messages or not all(map(is_object, messages)):
+    if not messages or objects(messages) != messages:
         raise UnreadableError("has no messages where its framework writes them")
     return messages
 
@@ -90,7 +88,11 @@ class ADK(Session):
 
     kind = KINDS["adk"]
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Read one event; a data base has contents as JSON text, trpc-agent-go's are texts."""
         content = json_value(event.get("content"), text=True)
         super().read_event({**event, "content": content}, kind)
@@ -102,10 +104,6 @@ _REPEATED = ("thought", "action")
 
 def read_swe_agent(record: JsonObject) -> Rollout:
     """Read a trajectory of SWE-agent, without its demonstrations."""
-    if not record["history"]:
-        raise UnreadableError(
-            "has no messages in `history` (the run was stopped before its first step)"
-        )
     messages = []
     for message in check_messages(record["history"], "history"):
         turn = {**message}
@@ -120,18 +118,7 @@ def read_swe_agent(record: JsonObject) -> Rollout:
     role, call = each_at(messages, "-1.role -1.tool_calls.0.id")
     if role == "assistant" and is_text(seen) and seen.strip():
         messages.append(result_turn(call, seen))
-    return Rollout(with_submission(record, messages))
-
-
-_RESOLVED = words(
-    "report.resolved test_result.report.resolved test_result.resolved"
-)
-
-
-class OpenHands(Session):
-    """Events of OpenHands."""
-
-    kind = KINDS["openhands"]
+    return Rollout(messages)
 
 
 def read_openhands(record: JsonObject) -> Rollout:
@@ -140,7 +127,7 @@ def read_openhands(record: JsonObject) -> Rollout:
     for event in items(first_at(record, "events", "history")):
         # older files hold pairs of an action and what was seen
         events += event if is_list(event) else [event]
-    rollout = OpenHands.whole({"events": events})
+    rollout = openhands.whole({"events": events})
     messages = rollout.messages
     is_one = "events" in record and len(events) < 2
     if is_one or not messages:
@@ -152,23 +139,15 @@ def read_openhands(record: JsonObject) -> Rollout:
     roles = {message["role"] for message in messages}
     if is_text(task) and roles.isdisjoint(("user", "system")):
         messages.insert(0, new_turn("user", task))
-    return replace(
-        rollout,
-        messages=with_submission(record, messages),
-        outcome=first_at(record, *_RESOLVED),
-    )
+    return rollout
 
 
-def read_prediction(record: JsonObject) -> Rollout:
-    """Read a prediction of SWE-bench."""
-    prompt = prompt_turns(record.get("text"), "text")
-    for text in each_at(record, "full_output model_patch"):
-        if is_text(text) and text.strip():
-            answer = [new_turn("assistant", text)]
-            answer = with_submission(record, answer)
-            return Rollout([*prompt, *answer])
-    nothing = "has no patch in `model_patch`: nothing was handed in"
-    return Rollout(prompt, error=nothing)
+def with_work(
+    record: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
+    """Put what an agent submitted behind its messages."""
+    return replace(rollout, messages=with_submission(record, rollout.messages))
 
 
 def is_atif(record: JsonObject) -> bool:
@@ -176,24 +155,17 @@ def is_atif(record: JsonObject) -> bool:
     return str(record.get("schema_version")).startswith("ATIF-v")
 
 
-class ATIF(Session):
-    """Steps of ATIF."""
-
-    kind = KINDS["atif"]
-
-
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
-    further = map(ATIF.whole, objects(record.get("subagent_trajectories")))
+    further = map(atif.whole, objects(record.get("subagent_trajectories")))
     steps = objects(record.get("steps"))
     copied = any(step.get("is_copied_context") for step in steps)
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     return replace(
-        ATIF.whole(record),
+        atif.whole(record),
         histories=tuple([trajectory.messages for trajectory in further]),
-        tools=lookup(record, "agent.tool_definitions"),
         member=session if part and is_text(session) else None,
     )
 
@@ -213,7 +185,5 @@ def read_trial(record: JsonObject) -> Rollout:
     return replace(
         first_step,
         histories=tuple(histories),
-        reward=lookup(record, "result.verifier_result.rewards.reward"),
-        outcome=None,
         member=None,
     )

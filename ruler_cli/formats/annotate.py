@@ -27,15 +27,14 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.files.values import JsonObject, is_text, items, parts
-from ruler_cli.formats.format import Format
+from ruler_cli.files.values import JsonObject, is_text, parts
+from ruler_cli.formats.format import ORIGINAL, Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, Rollout, readable
 
 Annotation = JsonObject
 """The `ruler` object of a rollout but for the original reward, which is copied from the record."""
 _LOG = "RULER explanation: "
-ORIGINAL = "independent_reward"
 Annotated = tuple[Rollout, Annotation]
 
 
@@ -49,13 +48,17 @@ def annotate(
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
     writer = _Writer(raw, form, on_failure)
-    for target, _, changes in writer.edits(annotated, group_fields):
-        patches.put(target.spans, changes)
+    for spans, _, changes in writer.edits(annotated, group_fields):
+        patches.put(spans, changes)
     body = patches.apply()
     return _edited(body, form, form.edit) if form.edit else body
 
 
-def _edited(body: bytes, form: Format, edit: Callable[..., Any]) -> bytes:
+def _edited(
+    body: bytes,
+    form: Format,
+    edit: Callable[..., Any],
+) -> bytes:
     """Return an annotated record as a package writes it; UsageError if it fails or leaves anything out."""
     record = parse(body)
     problem = "returned no object with all members of the record"
@@ -97,9 +100,7 @@ def _bytes_at(
     start: int = 0,
 ) -> bytes | None:
     span = span_at(raw, path, start)
-    if span is None:
-        return None
-    return raw[slice(*span)]
+    return None if span is None else raw[slice(*span)]
 
 
 def _set(
@@ -129,23 +130,24 @@ def _stated(value: bytes | None) -> bytes | None:
     return None if value == b"null" else value
 
 
-def _strict(value: bytes | None) -> bytes | None:
-    """The bytes of a value in which what is not finite is null; None for null."""
+def _strict(value: bytes | None) -> bytes:
+    """The bytes of a value in which what is not finite is null."""
+    value = value or b"null"
     try:
-        orjson.loads(value or b"null")
+        orjson.loads(value)
     except orjson.JSONDecodeError:
         with suppress(UnreadableError, RecursionError):
-            read = parse_value(value or b"null")
+            read = parse_value(value)
             try:
                 json.dumps(read, allow_nan=False)
             except ValueError:
-                return _stated(dump(readable(read)))
+                return dump(readable(read))
     return value
 
 
 @dataclass(slots=True)
 class _Rewards:
-    """The values of reward fields before a score: the bytes of the `first`, of this one, and a list of all others.
+    """The values of reward fields before a score: the bytes of the `first`, of this one, and of all others.
 
     None: nothing, or null. `path` is that of the first.
     """
@@ -153,17 +155,19 @@ class _Rewards:
     first: bytes | None
     here: bytes | None
     path: str
-    others: bytes = b"[]"
+    others: Sequence[bytes] = ()
 
-    def beside(self, annotation: Annotation) -> bytes:
+    def beside(
+        self,
+        annotation: Annotation,
+    ) -> bytes:
         """The `ruler` object; the first reward's own bytes are its last member."""
-        members = dump_escaped(annotation).removesuffix(b"}")
-        return b'%s,"reward_path":%s,"rewards":%s,"%s":%s}' % (
-            members,
+        return b'%s,"reward_path":%s,"rewards":[%s],"%s":%s}' % (
+            dump_escaped(annotation).removesuffix(b"}"),
             dump(self.path),
-            self.others,
+            b",".join(self.others),
             ORIGINAL.encode(),
-            _strict(self.first) or b"null",
+            _strict(self.first),
         )
 
 
@@ -199,11 +203,13 @@ class _Writer:
     on_failure: OnFailure
 
     def edits(
-        self, annotated: Sequence[Annotated], group_fields: JsonObject
-    ) -> Iterator[tuple[_Object, Path, NewMembers]]:
+        self,
+        annotated: Sequence[Annotated],
+        group_fields: JsonObject,
+    ) -> Iterator[tuple[ObjectSpans, Path, NewMembers]]:
         """Yield the objects in which members are written, each with its path and its new members."""
         form = self.form
-        group = dump_escaped(group_fields) if form.group_in_record else b""
+        group = dump_escaped(group_fields)
         # one pass over the record: rollouts are items of one of its lists, or the record itself
         lists: dict[str, ListItems] = {}
         if not form.listed:
@@ -213,13 +219,12 @@ class _Writer:
         whole = _Object(self.raw, read_object(self.raw, 0, lists))
         if form.listed:
             changes = self.in_lists(whole, annotated)
-            if group:
-                rollouts = changes["ruler"]
+            if form.group_in_record:
                 changes["ruler"] = b'%s, "rollouts": %s}' % (
                     group[:-1],
-                    rollouts,
+                    changes["ruler"],
                 )
-            yield whole, (), changes
+            yield whole.spans, (), changes
             return
         for rollout, annotation in annotated:
             spans: Any = whole.spans
@@ -230,12 +235,14 @@ class _Writer:
             if isinstance(spans, ObjectSpans):
                 trajectory = _Object(self.raw, spans)
                 new = self.changes(trajectory, rollout, annotation)
-                yield trajectory, rollout.path, new
-        if group:
-            yield whole, (), {"ruler": group}
+                yield spans, rollout.path, new
+        if form.group_in_record:
+            yield whole.spans, (), {"ruler": group}
 
     def in_lists(
-        self, whole: _Object, annotated: Sequence[Annotated]
+        self,
+        whole: _Object,
+        annotated: Sequence[Annotated],
     ) -> dict[str, Any]:
         """Return everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
         form = self.form
@@ -247,9 +254,9 @@ class _Writer:
         for i, (rollout, annotation) in enumerate(annotated):
             # else it stands elsewhere, as ROLL's agentic ones do
             now = rewards[i] if i < len(rewards) else dump(rollout.reward)
-            of_item = self._rewards(earlier[i : i + 1], now)
-            scores.append(self._reward(annotation, of_item.here) or b"null")
-            annotations.append(of_item.beside(annotation))
+            before = self._rewards(earlier[i : i + 1], now)
+            scores.append(self._reward(annotation, before.here) or b"null")
+            annotations.append(before.beside(annotation))
         changes: dict[str, Any] = {}
         path = whole.path(form.reward)
         if rewards:
@@ -260,7 +267,10 @@ class _Writer:
         return {**changes, "ruler": _list_of(annotations)}
 
     def changes(
-        self, trajectory: _Object, rollout: Rollout, annotation: Annotation
+        self,
+        trajectory: _Object,
+        rollout: Rollout,
+        annotation: Annotation,
     ) -> NewMembers:
         """Return everything that is written in a rollout's own object, `ruler` last."""
         form = self.form
@@ -275,13 +285,11 @@ class _Writer:
             now = dump(rollout.reward)
         elif form.reward:
             now = objects[-1].value(form.reward) or form.absent
-        # the objects in which an earlier run may have noted the first reward
         noted = []
         for members in objects:
-            for name in (form.ruler, "metrics")[: 1 + form.extras]:
-                earlier = inner_object(members.value(name))
-                if earlier.find(ORIGINAL.encode()) > 0:
-                    noted.append(earlier)
+            noted.append(inner_object(members.value(form.ruler)))
+            if form.extras:
+                noted.append(inner_object(members.value("metrics")))
         rewards = self._rewards(noted, now)
         changes = self._scored(trajectory, annotation, rewards)
         for members in objects[1:]:
@@ -295,36 +303,34 @@ class _Writer:
         noted: Iterable[bytes],
         now: bytes | None,
     ) -> _Rewards:
-        """The values of reward fields by the `noted` objects of earlier runs; `now` stands at this one."""
+        """The values of reward fields, if an earlier run may have `noted` the first one; `now` stands at this one."""
         form = self.form
         path = form.read_at or form.reward
         now = _stated(now)
         for earlier in noted:
-            original = _bytes_at(earlier, (ORIGINAL,))
-            if original is None:
+            if ORIGINAL.encode() not in earlier:  # fast
                 continue
             before = parse(earlier)
-            others = b"[]"
-            if items(before.get("rewards")):
-                others = _bytes_at(earlier, ("rewards",)) or others
-            at = form.original_in(before, parse_value(now or b"null"))
-            reward = now
-            if at is not None:
-                place = ("rewards", at, "value") if at >= 0 else (ORIGINAL,)
-                reward = _stated(_bytes_at(earlier, place))
+            if ORIGINAL not in before:
+                continue
+            others = _items(_bytes_at(earlier, ("rewards",)))
+            here = now
+            place = form.original_in(before, parse_value(now or b"null"))
+            if place is not None:
+                here = _stated(_bytes_at(earlier, place))
             elif path and not form.elsewhere:
-                between = b"" if others == b"[]" else b","
-                others = b'%s%s{"path":%s,"value":%s}]' % (
-                    others[:-1],
-                    between,
-                    dump(path),
-                    _strict(now) or b"null",
-                )
+                pair = dump(path), _strict(now)
+                others.append(b'{"path":%s,"value":%s}' % pair)
+            first = _stated(_bytes_at(earlier, (ORIGINAL,)))
             named = before.get("reward_path", path)
             if not is_text(named):
                 named = ""
-            first_reward = _stated(original) or reward
-            return _Rewards(first_reward, reward, named, others)
+            return _Rewards(
+                first or here,
+                here,
+                named,
+                others,
+            )
         return _Rewards(now, now, path)
 
     def _reward(
@@ -358,18 +364,17 @@ class _Writer:
                 _set(changes, members.path(form.reward), new or None)
         if not form.extras:
             return changes
-        metrics = {
-            "ruler_score": None if score is None else dump(score),
-            ORIGINAL: _strict(rewards.first),
-        }
-        old = members.value("metrics")
-        made = old in (None, b"null") and any(metrics.values())
-        if made or inner_object(old):
-            changes.setdefault("metrics", {}).update(metrics)
-        line = None
+        line = number = None
         if score is not None:
+            number = dump(score)
             explanation = annotation.get("explanation", "")
             line = dump_escaped(f"{_LOG}{explanation}")
+        first = _stated(_strict(rewards.first))
+        old = members.value("metrics")
+        made = old in (None, b"null") and (number or first)
+        if made or inner_object(old):
+            metrics = {"ruler_score": number, ORIGINAL: first}
+            changes.setdefault("metrics", {}).update(metrics)
         logs = _with_line(members.value("logs"), line)
         return {**changes, "logs": logs}
 
@@ -379,12 +384,10 @@ def _with_line(
     line: bytes | None,
 ) -> bytes | None:
     """`logs` with an explanation behind the last item, without an earlier one; as it is if it is no list."""
-    if old in (None, b"null"):
-        return _list_of([line]) if line else old
-    if old[:1] != b"[":
+    if old not in (None, b"null") and not old.startswith(b"["):
         return old
     mark = dump(_LOG)[:-1]
     lines = [item for item in _items(old) if not item.startswith(mark)]
     if line:
         lines.append(line)
-    return _list_of(lines)
+    return _list_of(lines) if line or _items(old) else old

@@ -23,7 +23,6 @@ from ruler_cli.files.values import (
     JsonObject,
     Names,
     first,
-    first_at,
     first_of,
     is_list,
     is_message_list,
@@ -31,12 +30,11 @@ from ruler_cli.files.values import (
     is_text,
     items,
     lookup,
-    value_at,
     words,
 )
 from ruler_cli.formats.chat import (
+    answer_list,
     answer_turns,
-    answers_path,
     is_answer,
     make_rollout,
     prompt_at,
@@ -51,6 +49,7 @@ from ruler_cli.formats.names import (
     ANSWER_LISTS,
     ANSWERS,
     FURTHER_PROMPTS,
+    PROMPTS,
 )
 from ruler_cli.formats.paths import Rollouts, is_text_list
 from ruler_cli.messages.content import (
@@ -66,43 +65,42 @@ from ruler_cli.messages.conversations import (
     json_messages,
     named_turns,
 )
-from ruler_cli.types import Path, Rollout
+from ruler_cli.types import Rollout
 
 
-def _list_path(record: JsonObject) -> Path:
-    """Return the path of the answers to a prompt; () if there are none."""
-    path = answers_path(record)
-    if path:
-        return path
+def _answers(record: JsonObject) -> Any:
+    """Return the list of the answers to a prompt; None if there is none."""
+    if answers := answer_list(record):
+        return answers
     for name in ANSWER_LISTS:
         if name != "choices" and is_list(record.get(name)):
-            return (name,)
-    for name in ANSWERS:
-        if is_text_list(record.get(name)):
-            return (name,)
-    return ()
+            return record[name]
+    lists = map(record.get, ANSWERS)
+    return first(filter(is_text_list, lists))
 
 
 def is_group(record: JsonObject) -> bool:
     """Return whether a list of answers stands beside a prompt, or messages."""
     if "messages" in record:
-        return bool(answers_path(record))
-    answers = value_at(record, _list_path(record))
-    if prompt_field(record) is None or not is_list(answers):
+        return bool(answer_list(record))
+    answers = _answers(record)
+    if prompt_field(record) is None or answers is None:
         return False
     return all(map(is_answer, answers))
 
 
 def read_group(record: JsonObject) -> Rollouts:
     """Read the answers to one prompt; of a record that is known to be a group it may be only one."""
-    answers = value_at(record, _list_path(record) or answers_path(record, 1))
-    if not is_list(answers):
-        raise UnreadableError(
-            f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)"
-        )
+    answers = _answers(record)
+    if answers is None:
+        answers = answer_list(record, 1)
+        if not answers:
+            raise UnreadableError(
+                f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)"
+            )
     stated = record.get("messages")
     if stated is None:
-        prompt = task_turns(record, prompt_field(record))
+        prompt = task_turns(record, _prompt_name(record))
     else:
         prompt = chat_turns(stated, "messages")
 
@@ -112,6 +110,14 @@ def read_group(record: JsonObject) -> Rollouts:
     return [
         read_or_error((i,), read, answer) for i, answer in enumerate(answers)
     ]
+
+
+def _prompt_name(record: JsonObject) -> str:
+    """Return the field with the prompt; UnreadableError if there is none."""
+    name = prompt_field(record)
+    if name is None:
+        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
+    return name
 
 
 def _answer_field(record: JsonObject) -> str | None:
@@ -130,7 +136,7 @@ def is_pair(record: JsonObject) -> bool:
     """Return whether a record has a prompt and one answer, and is not a whole conversation."""
     if prompt_field(record) is None or _answer_field(record) is None:
         return False
-    return not answers_path(record)
+    return not answer_list(record)
 
 
 def is_finished(record: JsonObject) -> bool:
@@ -149,16 +155,19 @@ They are shown, but are no part of the key: another system retrieves other texts
 
 def read_pair(record: JsonObject) -> Rollout:
     """Read a prompt and its answer."""
-    prompt = task_turns(record, prompt_field(record))
-    retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
+    prompt = task_turns(record, _prompt_name(record))
     name = _answer_field(record)
     if name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
     answer = with_calls(record, answer_turns(record[name], name))
     label = record.get("label")
-    outcome = label if isinstance(label, bool) else None
-    tools = tools_of(record)
-    rollout = make_rollout(prompt, answer, tools=tools, outcome=outcome)
+    rollout = make_rollout(
+        prompt,
+        answer,
+        tools=tools_of(record),
+        outcome=label if isinstance(label, bool) else None,
+    )
+    retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
     if not retrieved:
         return rollout
     turns = [*prompt, new_turn("context", retrieved), *answer]
@@ -250,22 +259,26 @@ def read_preference(record: JsonObject) -> Rollouts:
     whole = names in _PREFERRED and all(map(is_text, sides))
     if whole and all(text_of(turn) in sides[0] for turn in prompt):
         dialogues = dialogue_pair(sides)
-    tools = first_at(record, "tools", "input.tools")
     best = names[0] if names in _PREFERRED else _best(record, names)
 
     def read(i: int, name: str) -> Rollout:
         outcome = None if best is None else name == best
-        shown = prompt
         if dialogues:
             *shown, last = dialogues[i]
-            answer = [last]
-        else:
-            answer = answer_turns(sides[i], name)
-        if _is_whole(answer):
-            shown = []
-        return make_rollout(shown, answer, tools=tools, outcome=outcome)
+            return make_rollout(shown, [last], outcome=outcome)
+        answer = answer_turns(sides[i], name)
+        shown = [] if _is_whole(answer) else prompt
+        return make_rollout(shown, answer, outcome=outcome)
 
-    return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
+    return [
+        read_or_error(
+            (i,),
+            read,
+            i,
+            name,
+        )
+        for i, name in enumerate(names)
+    ]
 
 
 def _names(record: JsonObject) -> Names:
@@ -295,7 +308,10 @@ def _is_whole(answer: Any) -> bool:
     return lookup(answer, "0.role") in ("system", "developer", "user")
 
 
-def _best(record: JsonObject, names: Names) -> str | None:
+def _best(
+    record: JsonObject,
+    names: Names,
+) -> str | None:
     """The name of the answer that won; None for a draw, and for a label whose meaning is not known."""
     for label in _LABELS:
         field, left, right, *figures = label.split()

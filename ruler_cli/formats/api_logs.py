@@ -105,12 +105,20 @@ def read_samples(record: JsonObject) -> Rollouts:
     """Read a request to a model, and each of the answers in its response."""
     request, _ = _bodies(record)
     return [
-        read_or_error((i,), _exchange, request, {"choices": [choice]})
+        read_or_error(
+            (i,),
+            _exchange,
+            request,
+            {"choices": [choice]},
+        )
         for i, choice in enumerate(_choices(record))
     ]
 
 
-def _exchange(request: JsonObject, response: Any) -> Rollout:
+def _exchange(
+    request: JsonObject,
+    response: Any,
+) -> Rollout:
     """Read a request and an answer."""
     if str(response).startswith(_STREAMED):
         raise UnreadableError(

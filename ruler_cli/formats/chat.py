@@ -22,7 +22,6 @@ from ruler_cli.files.values import (
     json_value,
     lookup,
     objects,
-    value_at,
     words,
 )
 from ruler_cli.formats.names import (
@@ -117,14 +116,17 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
         return "has only empty turns of the agent: there is nothing to judge"
     roles = dict.fromkeys(str(turn.get("role")) for turn in rollout.messages)
     names = printable(", ".join(roles), 200)
-    return f"has no turn of the agent to judge (its roles: {names})"
+    return f"has no turn of the agent to judge (its roles: {names or 'none'})"
 
 
-_TEXTS = words("text content completion response generated_text final_text")
-"""Texts of an answer that is an object, the best first."""
-_ANSWER_KEYS = frozenset(
-    (*_TEXTS, *CONTENTS, *words("role message choices candidates"))
+_TEXTS = words(
+    "text content generated_text output_text completion response message final_text"
 )
+"""Members that hold an answer, whatever stands beside them."""
+_ANSWER_KEYS = frozenset(
+    (*_TEXTS, *CONTENTS, *words("role choices candidates"))
+)
+_PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
 def answer_turns(
@@ -145,7 +147,10 @@ def answer_turns(
     )
 
 
-def find_answer(value: Any, where: str) -> Messages | None:
+def find_answer(
+    value: Any,
+    where: str,
+) -> Messages | None:
     """Return the one answer in a text, a message, an API's response, or a list of these; None for no answer.
 
     UnreadableError if there are several answers.
@@ -155,7 +160,8 @@ def find_answer(value: Any, where: str) -> Messages | None:
     listed = [value] if is_object(value) else items(value)
     if turns := named_turns(listed, calls=True):
         return turns
-    if listed and all(map(_is_part, listed)):
+    parts = [v for v in objects(listed) if v.get("type") in _PARTS]
+    if listed and parts == listed and "role" not in listed[0]:
         return [new_turn("assistant", listed)]
     if listed and all(map(_is_turn, listed)):
         return check_messages(listed, where)
@@ -173,22 +179,14 @@ def find_answer(value: Any, where: str) -> Messages | None:
     return turns
 
 
-_TEXTS = words(
-    "text content generated_text output_text completion response message final_text"
-)
-"""Members that hold an answer, whatever stands beside them."""
-_PARTS = words("text output_text thinking tool_use image image_url refusal")
-
-
-def _is_part(value: Any) -> bool:
-    return lookup(value, "type") in _PARTS and "role" not in value
-
-
 def _is_turn(value: Any) -> bool:
     return is_object(value) and bool({"role", "type"} & value.keys())
 
 
-def with_calls(record: JsonObject, answer: Messages) -> Messages:
+def with_calls(
+    record: JsonObject,
+    answer: Messages,
+) -> Messages:
     """Put the calls beside an answer before it, unless it has calls of its own."""
     calls = first_of(record, CALL_KEYS)
     if not isinstance(calls, list | dict | str) or any(map(calls_of, answer)):
@@ -208,7 +206,10 @@ def is_reply(message: Any) -> bool:
     return is_object(message) and message.get("role") in AGENT_ROLES
 
 
-def with_answer(record: JsonObject, messages: Messages) -> Messages:
+def with_answer(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Append the answer beside a conversation, unless its last message is the agent's."""
     if messages and is_reply(messages[-1]):
         return messages
@@ -238,36 +239,37 @@ def read_conversation(
         # before the user's last turn the agent's are examples, or the history of a chat
         asks_last = conversation[-1].get("role") in USER_ROLES
         length = size if asks_last else None
-    return Rollout(messages, path, prompt_length=length, **fields)
+    return Rollout(
+        messages,
+        path,
+        prompt_length=length,
+        **fields,
+    )
 
 
-def answers_path(record: JsonObject, least: int = 2) -> Path:
-    """Return the path of a list of answers to a prompt, or to messages without one; () if there is none.
-
-    `least` is the smallest number of answers.
-    """
-    if is_reply(lookup(json_value(record.get("messages")), "-1")):
-        return ()
-    for name in (*ANSWER_LISTS, *ANSWERS):
-        for path in ((name,), (name, "choices")):
-            if _is_answer_list(record, path, least):
-                return path
-    return ()
-
-
-def _is_answer_list(
+def answer_list(
     record: JsonObject,
-    path: Path,
-    least: int,
-) -> bool:
-    values = items(value_at(record, path))
-    inside = objects(values)
-    if len(values) < least or not all(map(is_answer, values)):
-        return False
-    if path[-1] == "choices":
-        return inside == values
-    # a list of messages under a name for one answer is one conversation
-    return path[-1] in ANSWER_LISTS or not any(map(_is_turn, inside))
+    least: int = 2,
+) -> list[Any]:
+    """Return the answers to a prompt, or to messages without one; [] if there are fewer than `least`."""
+    if is_reply(lookup(json_value(record.get("messages")), "-1")):
+        return []
+    for name in (*ANSWER_LISTS, *ANSWERS):
+        for path in (name, f"{name}.choices"):
+            values = items(lookup(record, path))
+            if len(values) < least or not all(map(is_answer, values)):
+                continue
+            inside = objects(values)
+            if path.endswith("choices"):
+                is_whole = inside == values
+            else:
+                # a list of messages under a name for one answer is one conversation
+                is_whole = name in ANSWER_LISTS or not any(
+                    map(_is_turn, inside)
+                )
+            if is_whole:
+                return values
+    return []
 
 
 def read_or_error(
@@ -280,7 +282,12 @@ def read_or_error(
     try:
         return replace(read(*values), path=path, **fields)
     except UnreadableError as error:
-        return Rollout([], path, error=str(error), **fields)
+        return Rollout(
+            [],
+            path,
+            error=str(error),
+            **fields,
+        )
 
 
 def make_rollout(
@@ -294,7 +301,10 @@ def make_rollout(
     return Rollout([*prompt, *answer], prompt_length=length, **fields)
 
 
-def with_submission(record: JsonObject, messages: Messages) -> Messages:
+def with_submission(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for path in SUBMISSIONS:
         text = lookup(record, path)
@@ -304,14 +314,20 @@ def with_submission(record: JsonObject, messages: Messages) -> Messages:
     return messages
 
 
-def with_task(record: JsonObject, messages: Messages) -> Messages:
+def with_task(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Put the record's task before a conversation of the agent's turns and tools' alone."""
     if any(message.get("role") in USER_ROLES for message in messages):
         return messages
     return [*prompt_at(record, TASKS), *messages]
 
 
-def prompt_at(record: JsonObject, paths: Names) -> Messages:
+def prompt_at(
+    record: JsonObject,
+    paths: Names,
+) -> Messages:
     """Return the turns of the first prompt at one of these paths; [] if there is none."""
     for path in paths:
         value = lookup(record, path)
@@ -327,14 +343,12 @@ def prompt_field(record: JsonObject) -> str | None:
     return first([*stated, *present])
 
 
-def task_turns(record: JsonObject, name: str | None) -> Messages:
-    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself.
-
-    UnreadableError if the record has no field with a prompt, whose `name` is then None.
-    """
-    if name is None:
-        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    value = record.get(name)
+def task_turns(
+    record: JsonObject,
+    name: str,
+) -> Messages:
+    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself at `name`."""
+    value = record[name]
     if name in WITH_CONTEXT and is_text(value):
         # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
         names = ("input", "context") if name == "instruction" else ("context",)
@@ -349,19 +363,18 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     if is_text(history):
         history = json_messages(history)
     # pairs of question and answer, or texts in turn, which may end with the prompt
-    spoken: list[Any] = []
-    for pair in items(history):
-        spoken += pair if is_list(pair) else [pair]
+    pairs = [pair if is_list(pair) else [pair] for pair in items(history)]
+    spoken = [*chain(*pairs)]
     turns = []
+    asks_last = False
     if spoken and all(map(is_text, filter(None, spoken))):
         for role, text in zip(cycle(("user", "assistant")), spoken):
             if text is not None:
                 turns.append(new_turn(role, text))
+        asks_last = pairs == [[text] for text in spoken] and len(spoken) % 2 > 0
     else:
-        spoken = []
         turns = prompt_turns(history, "history")
-    # pairs never end with it
-    if len(spoken) % 2 == 0 or any(map(is_list, items(history))):
+    if not asks_last:
         turns = [*turns, *prompt_turns(value, name)]
     return with_system(record, turns)
 

@@ -6,9 +6,7 @@ Tasks mostly lie apart, because trials are the outer loop. Several readers take 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -67,9 +65,17 @@ def read_inspect(record: JsonObject) -> Rollout:
             "has no messages in `messages` (Inspect writes this when a sample failed early)"
         )
     attached = record.get("attachments") or {}
-    value = _inspect_score(record)
-    turns = [_inspect_turn(_resolved(turn, attached)) for turn in messages]
-    return Rollout(turns, reward=value, outcome=value)
+    turns = []
+    for message in messages:
+        turn = _resolved(message, attached)
+        content = turn.get("content")
+        error = lookup(turn, "error.message")
+        if is_text(error) and error not in str(content):
+            shown = f"{content}\n" if content else ""
+            turn["content"] = f"{shown}error: {error}"
+        turns.append(turn)
+    score = _inspect_score(record)
+    return Rollout(turns, reward=score, outcome=score)
 
 
 def _said(message: Turn) -> tuple[str, Any]:
@@ -107,16 +113,6 @@ def _resolved(value: Any, attached: Turn) -> Any:
     return value
 
 
-def _inspect_turn(message: Turn) -> Turn:
-    """Return a message with its error as text."""
-    content = message.get("content")
-    error = lookup(message, "error.message")
-    if is_text(error) and error not in str(content):
-        before = f"{content}\n" if content else ""
-        content = f"{before}error: {error}"
-    return {**message, "content": content}
-
-
 def read_promptfoo(record: JsonObject) -> Rollout:
     """Read a result of promptfoo."""
     output = lookup(record, "response.output")
@@ -133,7 +129,7 @@ def read_promptfoo(record: JsonObject) -> Rollout:
     called = [item for item in objects(output) if "function" in item]
     if called and called == output:
         answer = new_turn("assistant", None, tool_calls=called)
-    return Rollout([*prompt, answer], outcome=record.get("success"))
+    return Rollout([*prompt, answer])
 
 
 def _variables(record: JsonObject) -> Turn:
@@ -167,17 +163,19 @@ def read_promptfoo_row(record: JsonObject) -> Rollouts:
         )
         # a label stands for the prompt
         asked = test if prompt == template else prompt
-        turns = [new_turn("user", asked), new_turn("assistant", record[name])]
         at = columns.index(name)
-        status, score = [record[columns[at + beside]] for beside in (1, 2)]
+        status, score = map(record.get, columns[at + 1 : at + 3])
         error = None
         if status not in ("PASS", "FAIL"):
             error = f"has no answer in `{name}`: its status is {status}"
-        outcome = status == "PASS"
-        reward = json_value(score)
-        rollouts.append(
-            Rollout(turns, (i,), error=error, outcome=outcome, reward=reward)
+        rollout = Rollout(
+            [new_turn("user", asked), new_turn("assistant", record[name])],
+            (i,),
+            error=error,
+            outcome=status == "PASS",
+            reward=json_value(score),
         )
+        rollouts.append(rollout)
     return rollouts
 
 
@@ -199,25 +197,27 @@ def read_steps(record: JsonObject) -> Rollout:
     return read_conversation(record, with_task(record, turns))
 
 
-def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
-    """Read the results of calls in a simulation of tau2-bench."""
-    turns = [*chain.from_iterable(map(_tau2_turns, rollout.messages))]
+def with_results(
+    _: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
+    """Name results by their calls, and calls of the simulated user as such, in a simulation of tau2-bench."""
+    turns = []
+    for message in rollout.messages:
+        role = message.get("role")
+        calls = objects(message.get("tool_calls"))
+        turn = {**message}
+        if role == "tool":
+            turn["tool_call_id"] = message.get("id")
+        elif role == "user" and calls:
+            turn["tool_calls"] = [
+                {**call, "name": f"{call.get('name')} (the user's)"}
+                for call in calls
+            ]
+        # the results of calls that were made at once
+        for result in objects(message.get("tool_messages")):
+            identity = result.get("id")
+            turns.append({**result, "role": "tool", "tool_call_id": identity})
+        if "tool_messages" not in message:
+            turns.append(turn)
     return replace(rollout, messages=turns)
-
-
-def _tau2_turns(message: Turn) -> Iterator[Turn]:
-    """A message, with results named by their calls, and calls of the simulated user marked as such."""
-    role = message.get("role")
-    calls = objects(message.get("tool_calls"))
-    # the results of calls that were made at once
-    for result in objects(message.get("tool_messages")):
-        yield {**result, "role": "tool", "tool_call_id": result.get("id")}
-    if role == "tool":
-        message = {**message, "tool_call_id": message.get("id")}
-    elif role == "user" and calls:
-        named = []
-        for call in calls:
-            named.append({**call, "name": f"{call.get('name')} (the user's)"})
-        message = {**message, "tool_calls": named}
-    if "tool_messages" not in message:
-        yield message

@@ -15,7 +15,7 @@ import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
@@ -94,14 +94,16 @@ class EventKind:
         names = [str(value) for value in values if value is not None]
         return " ".join(names) or "event"
 
-    def is_made_of(self, events: Sequence[Event]) -> bool:
+    def is_made_of(
+        self,
+        events: Sequence[Event],
+    ) -> bool:
         """Return whether at least half of the events, and one, are of this kind."""
         fitting = [*filter(self.matches, events)]
         lines = [f"{' '.join(e)} type={self.type_of(e)}" for e in fitting]
-        for pattern in self.needs:
-            if not re.search(pattern, "\n".join(lines)):
-                return False
-        return bool(fitting) and 2 * len(fitting) >= len(events)
+        text = "\n".join(lines)
+        needed = all(re.search(pattern, text) for pattern in self.needs)
+        return needed and bool(fitting) and 2 * len(fitting) >= len(events)
 
 
 def _kind(row: dict[str, Any]) -> EventKind:
@@ -111,9 +113,6 @@ def _kind(row: dict[str, Any]) -> EventKind:
     texts = {name: re.compile(stated.get(name, _NOTHING)) for name in _TEXTS}
     turns = row.pop("turns", {})
 
-    def matches(event: Event) -> bool:
-        return any(clue(event) for clue in clues)
-
     @lru_cache(1000)
     def steps_of(kind: str) -> Steps | None:
         for pattern, steps in turns.items():
@@ -121,26 +120,28 @@ def _kind(row: dict[str, Any]) -> EventKind:
                 return re.findall(r"([^ ;]+) ([^;]+)", steps)
         return None
 
-    return EventKind(matches, steps_of, texts=texts, **row)
+    return EventKind(
+        lambda event: any(clue(event) for clue in clues),
+        steps_of,
+        texts=texts,
+        **row,
+    )
 
 
-def _clue(row: Mapping[str, str]) -> Matches:
+def _clue(row: dict[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
-    terms = row.get("has", "")
-    kind = _pattern(row.get("type", ".*"))
-    role = _pattern(row.get("role", ".*"))
+    terms = row.pop("has", "")
+    patterns = {}
+    for name, names in row.items():
+        patterns[name] = re.compile("|".join(words(names)), re.DOTALL)
 
     def matches(event: Event) -> bool:
-        if not holds(event, terms):
-            return False
-        is_kind = kind.fullmatch(str(event.get("type")))
-        return bool(is_kind and role.fullmatch(str(event.get("role"))))
+        return holds(event, terms) and all(
+            pattern.fullmatch(str(event.get(name)))
+            for name, pattern in patterns.items()
+        )
 
     return matches
-
-
-def _pattern(names: str) -> re.Pattern[str]:
-    return re.compile("|".join(words(names)), re.DOTALL)
 
 
 _TABLE = Path(__file__).with_name("events.toml").read_text("utf-8")
@@ -148,7 +149,10 @@ KINDS = {name: _kind(row) for name, row in tomllib.loads(_TABLE).items()}
 """Every kind of events by its name; the first that fits is taken."""
 
 
-def _first_id(event: Event, paths: Names) -> str | None:
+def _first_id(
+    event: Event,
+    paths: Names,
+) -> str | None:
     """Return the id of the conversation or of the trace that an event names; None if it names none."""
     identity = first_at(event, *paths)
     if paths is _TRACES and event.get("object") == "trace":
@@ -178,11 +182,9 @@ def spans_in(event: Event) -> list[dict[str, Any]]:
 
 def spans_apart(raw: bytes) -> list[bytes]:
     """Return the JSON of each span in an object; the object itself if it holds none, or cannot be read."""
-    try:
-        spans = spans_in(parse(raw))
-        return [*map(dump, spans)] or [raw]
-    except (UnreadableError, RecursionError):
-        return [raw]
+    with suppress(UnreadableError, RecursionError):
+        return [*map(dump, spans_in(parse(raw)))] or [raw]
+    return [raw]
 
 
 _SAMPLE = 20
@@ -196,6 +198,8 @@ _UNREADABLE = {
 Gathering = tuple[str, Names]
 """The way in which events become records: the list of each record, and the paths of the id of an event's rollout, whose
 name in the record is the first of them; none: the file is one rollout."""
+_LISTS: Gathering = ("", ())
+"""That of lines which are lists of messages: each is a rollout by itself."""
 
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
@@ -208,15 +212,12 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
         if RECORD_MEMBERS & event.keys() and not is_step:
             return None
     for kind in KINDS.values():
-        fitting = []
-        for event in filter(kind.matches, events):
-            if _first_id(event, _CONVERSATIONS) is not None:
-                fitting.append(event)
-        if kind.conversations and 2 * len(fitting) >= len(events):
+        fitting = [*filter(kind.matches, events)]
+        named = [_first_id(event, _CONVERSATIONS) for event in fitting]
+        stated = [identity for identity in named if identity is not None]
+        if kind.conversations and 2 * len(stated) >= len(events):
             return kind.member, _CONVERSATIONS
-        is_made = all(map(kind.matches, events))
-        if kind.most:
-            is_made = kind.is_made_of(events)
+        is_made = fitting == events or (kind.most and kind.is_made_of(events))
         if kind.member and is_made:
             return kind.member, ()
     for event in events:
@@ -247,10 +248,15 @@ def assemble_rollouts(
     events = [*filter(None, map(_event, lines))]
     gathering = _gathering(events)
     if any(map(_list_member, lines)):
-        return container if events else MessageLists(container)
+        gathering = None if events else _LISTS
     if gathering is None:
         return container
-    return AssembledRollouts(container, gathering, file, stack)
+    return AssembledRollouts(
+        container,
+        gathering,
+        file,
+        stack,
+    )
 
 
 def _event(raw: bytes) -> Event | None:
@@ -262,33 +268,14 @@ def _event(raw: bytes) -> Event | None:
 
 def _list_member(raw: bytes) -> str | None:
     """Return the member for a record that is a list of messages; None if it is anything else."""
-    if raw.lstrip()[:1] != b"[":
-        return None
-    with suppress(UnreadableError, RecursionError):
-        messages = parse_value(raw)
-        events = objects(messages)
-        member, _ = _gathering(events[:_SAMPLE]) or ("", ())
-        if events == messages and member in _UNREADABLE:
-            return member
+    if raw.lstrip().startswith(b"["):
+        with suppress(UnreadableError, RecursionError):
+            messages = parse_value(raw)
+            events = objects(messages)
+            member, _ = _gathering(events[:_SAMPLE]) or ("", ())
+            if events == messages and member in _UNREADABLE:
+                return member
     return None
-
-
-class MessageLists(Container):
-    """Records that are lists of messages; any other record stays as it is, to be reported."""
-
-    def __init__(self, source: Container) -> None:
-        super().__init__(source.name, source.most)
-        self.unit = source.unit
-        self._source = source
-
-    def records(self) -> Iterator[Line]:
-        """Yield an object for every list."""
-        for line in self._source.records():
-            member = None if line.skipped else _list_member(line.raw)
-            if member is not None:
-                raw = encode_members({member: line.raw})
-                line = replace(line, raw=b"{%s}" % raw)  # noqa: PLW2901
-            yield line
 
 
 class AssembledRollouts(Container):
@@ -306,6 +293,8 @@ class AssembledRollouts(Container):
         super().__init__(source.name, source.most)
         self._source = source
         self._member, self._paths = gathering
+        if not self._member:
+            self.unit = source.unit
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
         self._place = {"file": file, "folder": folder}
@@ -322,17 +311,25 @@ class AssembledRollouts(Container):
                 for event in events:
                     size = line.skipped or len(event)
                     key, kept = self._keyed(event)
-                    db.execute(_ADD, (key, kept, size))
+                    identity = None if self._member else line.number
+                    db.execute(_ADD, (identity, key, kept, size))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
 
-    def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
-        """Return the key of an event, as JSON, and the event."""
+    def _keyed(
+        self,
+        raw: bytes,
+    ) -> tuple[bytes | None, bytes]:
+        """Return the key of an event, as JSON, and the event; None for one that is a record by itself."""
         event = _event(raw)
         if self._paths:
             key = _first_id(event or {}, self._paths)
             return None if key is None else dump(key), raw
+        if not self._member:
+            member = _list_member(raw)
+            listed = encode_members({str(member): raw})
+            return None, b"{%s}" % listed if member else raw
         if event is None:
             text: Any = raw.decode("utf-8", "replace")
             names = _UNREADABLE.get(self._member)
@@ -345,33 +342,32 @@ class AssembledRollouts(Container):
         """Yield every record; one that is larger than the bound is not held."""
         rollouts = self._events.execute(_ROLLOUTS)
         for number, (key, size) in enumerate(rollouts, 1):
+            if not self._member:
+                number = key  # noqa: PLW2901 - that of the line
             if size > self.most:
-                yield self.line(number, 0, b"{", size)
+                yield self.line(
+                    number,
+                    0,
+                    b"{",
+                    size,
+                )
                 continue
-            events = self._events.execute(_EVENTS, (key,))
-            raws = [raw for (raw,) in events]
+            raws = [raw for (raw,) in self._events.execute(_EVENTS, (key,))]
             record = raws[0]
             if isinstance(key, bytes):
-                record = self._record(key, raws)
+                members = {self._paths[0]: key} if key else {}
+                for name, text in self._place.items():
+                    if text:
+                        members[name] = dump(text)
+                members[self._member] = b"[%s]" % b", ".join(raws)
+                record = b"{%s}" % encode_members(members)
             yield self.line(number, 0, record)
-
-    def _record(self, key: bytes, events: list[bytes]) -> bytes:
-        """Make the record of the bytes of its events."""
-        members = {}
-        if key:
-            members[self._paths[0]] = key
-        for name, text in self._place.items():
-            if text:
-                members[name] = dump(text)
-        listed = b", ".join(events)
-        members[self._member] = b"[%s]" % listed
-        return b"{%s}" % encode_members(members)
 
 
 _SCHEMA = (
     "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB, size INT)"
 )
-_ADD = "INSERT INTO event (key, raw, size) VALUES (?, ?, ?)"
+_ADD = "INSERT INTO event VALUES (?, ?, ?, ?)"
 _ROLLOUTS = "SELECT key, sum(size) FROM event GROUP BY key ORDER BY min(id)"
 _EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"
 
@@ -385,4 +381,10 @@ def open_records(
     **more: Any,
 ) -> Container:
     """Open INPUT as `open_container` does, with events gathered into records."""
-    return open_container(name, stack, file, events=EVENTS, **more)
+    return open_container(
+        name,
+        stack,
+        file,
+        events=EVENTS,
+        **more,
+    )

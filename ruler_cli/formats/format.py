@@ -21,6 +21,7 @@ from ruler_cli.files.values import (
 from ruler_cli.formats.paths import alternatives
 from ruler_cli.settings.fields import frozen, paths
 from ruler_cli.settings.models import RecordPaths
+from ruler_cli.types import Path
 
 SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """Exceptions that a format may raise on a record that only looks like one of its own."""
@@ -30,6 +31,8 @@ Code = str | Callable[..., Any] | None
 """A function, or its name in `formats/`, such as `trainers.read_gym`."""
 
 
+ORIGINAL = "independent_reward"
+"""The member of an annotation, and of metrics, that has the first reward."""
 OWN = 2
 """The rank of the user's rows. Their reader puts the prompt before what is read by the row."""
 
@@ -127,10 +130,14 @@ class Format(RecordPaths):
         """The paths at which a group key may stand, the best first."""
         return alternatives(paths(self.group_by))
 
-    def original_in(self, before: JsonObject, now: Any) -> int | None:
-        """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
+    def original_in(
+        self,
+        before: JsonObject,
+        now: Any,
+    ) -> Path | None:
+        """Return where what an earlier run noted has the original of the reward field, at which `now` stands.
 
-        It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
+        None: the value is the original.
         """
         field = self.read_at or self.reward
         place = parts(field)
@@ -138,27 +145,30 @@ class Format(RecordPaths):
         for number, reward in enumerate(rewards):
             path = lookup(reward, "path")
             if is_text(path) and parts(path) == place:
-                return number
+                return ("rewards", number, "value")
         # metrics do not say of which field the first reward is
-        first = before.get("reward_path", field)
-        if not is_text(first) or parts(first) != place:
+        path = before.get("reward_path", field)
+        if not is_text(path) or parts(path) != place:
             return None
         if self.elsewhere or rewards:
-            return -1
+            return (ORIGINAL,)
         # another program may have written a reward over the score
-        score = before.get("score", before.get("ruler_score"))
         left = self.lost or b"null"
+        score = before.get("score", before.get("ruler_score"))
         if score is not None:
             left = self.written.replace(b"%s", dump(score))
-        score = parse_value(left)
-        if isinstance(now, float) and isinstance(score, float):
+        wrote = parse_value(left)
+        is_ours = now in (None, wrote, before.get(ORIGINAL))
+        if isinstance(now, float) and isinstance(wrote, float):
             # it may have been rounded
-            return -1 if isclose(now, score, rel_tol=1e-6) else None
-        written = (None, score, before.get("independent_reward"))
-        return -1 if now in written else None
+            is_ours = isclose(now, wrote, rel_tol=1e-6)
+        return (ORIGINAL,) if is_ours else None
 
 
-def holds(record: JsonObject, terms: str) -> bool:
+def holds(
+    record: JsonObject,
+    terms: str,
+) -> bool:
     """Return whether a record has all of these terms, which are separated by spaces.
 
     `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a[].b` a
@@ -175,7 +185,10 @@ _FIRST = 5
 """Items of a list that are looked at."""
 
 
-def _holds(record: JsonObject, term: str) -> bool:
+def _holds(
+    record: JsonObject,
+    term: str,
+) -> bool:
     if term[0] == "!":
         return not _holds(record, term[1:])
     path, _, member = term.partition("[].")

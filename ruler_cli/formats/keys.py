@@ -51,7 +51,10 @@ class GroupKey:
         """Make the rule of a key that stands in the record."""
         return cls(" + ".join(paths), paths)
 
-    def value(self, value_at: Callable[[str], Any]) -> Any:
+    def value(
+        self,
+        value_at: Callable[[str], Any],
+    ) -> Any:
         """Return the value at the path; of several paths the list of their values, None if one is absent."""
         values = [value_at(path) for path in self.paths]
         if None in values or not values:
@@ -81,7 +84,10 @@ def key_text(value: Any) -> str:
 _NOT_IN_KEY = {"role", "name", "content", "type", "id"}
 
 
-def prompt_key(rollout: Rollout, step: Any) -> str:
+def prompt_key(
+    rollout: Rollout,
+    step: Any,
+) -> str:
     """Return a hash of the prompt and of the training step; empty if the prompt is."""
     task = task_messages(rollout)
     if not any(map(has_content, task)):

@@ -66,9 +66,17 @@ _REQUEST = frozenset(
 _SENT = "model max_tokens|max_completion_tokens|stream"
 
 
-def read_trajectory(value: Any, path: Path = ()) -> Rollout:
+def read_trajectory(
+    value: Any,
+    path: Path = (),
+) -> Rollout:
     """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
-    return read_or_error(path, _read, value, reward=lookup(value, "reward"))
+    return read_or_error(
+        path,
+        _read,
+        value,
+        reward=lookup(value, "reward"),
+    )
 
 
 def _read(value: Any) -> Rollout:
@@ -93,7 +101,10 @@ def _read(value: Any) -> Rollout:
     )
 
 
-def _main(value: JsonObject, recorded: list[Messages]) -> Messages:
+def _main(
+    value: JsonObject,
+    recorded: list[Messages],
+) -> Messages:
     """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if value.get(key) is not None:

@@ -43,25 +43,14 @@ def first_list(path: str) -> str:
     return _at_list(path)[0]
 
 
-def _at(record: Any, path: str) -> Any:
-    return lookup(record, path) if path else record
-
-
 def _inside(
     holder: Any,
     mark: str,
-) -> Iterable[tuple[int | str, Any]]:
-    """Return the items of a list, or the entries of an object, with their numbers or keys."""
-    if mark == "[]" or not is_object(holder):
-        return enumerate(items(holder))
-    return [(key, _entry(key, holder[key])) for key in holder]
-
-
-def _entry(
-    key: int | str,
-    value: Any,
-) -> dict[str, Any]:
-    return {"key": key, "value": value}
+) -> dict[int | str, Any]:
+    """Return the items of a list by their numbers, or the entries of an object by their keys."""
+    if mark == "{}" and is_object(holder):
+        return {k: {"key": k, "value": inner} for k, inner in holder.items()}
+    return dict(enumerate(items(holder)))
 
 
 def every(
@@ -72,14 +61,20 @@ def every(
 ) -> Iterator[tuple[Places, Any]]:
     """Yield the values at a path with `[]` or `{}`, each with its places. `start` is the path to the record."""
     before, *marked = _at_list(path)
+    value = lookup(record, before) if before else record
     if not marked:
-        yield places, _at(record, path)
+        yield places, value
         return
     mark, rest = marked
     whole = start + before
-    inside = f"{whole}{mark}."
-    for number, item in _inside(_at(record, before), mark):
-        yield from every(item, rest, (*places, (whole, number)), inside)
+    for number, item in _inside(value, mark).items():
+        here = (*places, (whole, number))
+        yield from every(
+            item,
+            rest,
+            here,
+            f"{whole}{mark}.",
+        )
 
 
 def item_at(
@@ -102,30 +97,25 @@ def item_at(
     value: Any = record
     for level in range(marks):
         before, mark, path = _at_list(path)
+        value = lookup(value, before) if before else value
         whole += before
         if whole not in numbers and marks != len(places):
             raise UnreadableError(
                 f"has items at `{whole}`, of which nothing tells to which rollout each belongs"
             )
         number = numbers.get(whole, places[level][1])
-        value = _item(_at(value, before), mark, number)
+        if is_list(value):
+            value = value_at(value, (number,))
+        else:
+            value = _inside(value, mark).get(str(number))
         whole += f"{mark}."
-    return _at(value, path)
+    return lookup(value, path) if path else value
 
 
-def _item(
-    holder: Any,
-    mark: str,
-    number: int | str,
-) -> Any:
-    """Return the item of a list, or the entry of an object, with this number or key; None if there is none."""
-    if mark == "{}" and is_object(holder):
-        inner = holder.get(str(number))
-        return None if inner is None else _entry(number, inner)
-    return value_at(items(holder), (number,))
-
-
-def present(record: JsonObject, names: str) -> str:
+def present(
+    record: JsonObject,
+    names: str,
+) -> str:
     """Return the first of several paths, with `|` between them, that has a value, or else the last that is a key."""
     if "|" not in names or names in record:
         return names
@@ -145,19 +135,15 @@ def alternatives(fields: Iterable[str]) -> list[str]:
     return [path for names in fields for path in names.split("|")]
 
 
-def wrong_size(path: str, size: int) -> UnreadableError:
-    """Return the error for a list at a path that has not one item for each of `size` rollouts."""
-    return UnreadableError(
-        f"has no list of {size} items at `{path}`, one a rollout"
-    )
-
-
 def is_text_list(value: Any) -> bool:
     """Return whether a value is a list of texts, at least one."""
     return bool(items(value)) and all(map(is_text, value))
 
 
-def rollout_object(value: Any, rollout: Rollout) -> Any:
+def rollout_object(
+    value: Any,
+    rollout: Rollout,
+) -> Any:
     """Return a rollout's own object in its record: the record itself if rollouts are items of lists."""
     if rollout.path[:1] and isinstance(rollout.path[0], int):
         return value

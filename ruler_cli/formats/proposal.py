@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, product
-from operator import contains
+from operator import contains, itemgetter
 from typing import Any
 
 from ruler_cli.errors import RulerError, UsageError
@@ -140,7 +140,10 @@ class _Column:
         """The words of its path."""
         return words_of(self.path)
 
-    def says(self, names: Collection[str]) -> bool:
+    def says(
+        self,
+        names: Collection[str],
+    ) -> bool:
         """Return whether it has one of these words."""
         return not self.words.isdisjoint(names)
 
@@ -148,12 +151,11 @@ class _Column:
     def whole(self) -> str:
         """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
         holder, _, name = self.path.rpartition(".")
-        in_holder, in_name = [
-            not _SAID.isdisjoint(words_of(key)) for key in (holder, name)
-        ]
         # those of several models stand under their names
         is_one = self.kind in ("text", "number") and not holder.endswith("s")
-        return holder if is_one and in_holder and not in_name else self.path
+        if is_one and words_of(name).isdisjoint(_SAID):
+            return self.path if words_of(holder).isdisjoint(_SAID) else holder
+        return self.path
 
     @cached_property
     def prose(self) -> bool:
@@ -169,13 +171,12 @@ class _Column:
         """Return whether all values are true or false, or from 0 to 1."""
         return _FLAGS.fullmatch(str(self.values)) is not None
 
-    def holds(self, other: _Column, last: int = 0) -> bool:
-        """Return whether most texts have those of another column in their `last` characters, or anywhere, and more."""
-        ends = [str(value)[-last:] for value in self.values]
+    def holds(self, other: _Column) -> bool:
+        """Return whether most texts have those of another column in them, and more."""
+        texts = [*map(str, self.values)]
         inside = [str(value).removesuffix(".0") for value in other.values]
-        return (
-            2 * sum(map(contains, ends, inside)) > len(ends) and ends != inside
-        )
+        count = sum(map(contains, texts, inside))
+        return 2 * count > len(texts) and texts != inside
 
     @cached_property
     def part(self) -> str:
@@ -213,46 +214,48 @@ def propose(values: _Values) -> RecordPaths | None:
         columns = _columns(first)
         row = _row(path, columns)
         # figures may make records unreadable
-        for tried in (row, row and replace(row, reward="reward", outcome="")):
-            if tried and _reads(tried, first):
-                return tried
+        plain = row and replace(row, reward="reward", outcome="")
+        for tried in filter(None, (row, plain)):
+            settings = InputSettings(format=tried)
+            lines = [(Line(0, 0, b""), record) for record in first]
+            with suppress(RulerError):
+                reader = detect("", lines, settings)
+                for record in read_records(reader, lines):
+                    if None in [rollout.error for rollout in record.rollouts]:
+                        return tried
         if len(values) > 1 and any(column.part == "task" for column in columns):
             # the items in a record with a task are parts of it
             break
     return None
 
 
-def _reads(row: RecordPaths, records: _Values) -> bool:
-    """Return whether a row reads a rollout of one of the records."""
-    lines = [(Line(0, 0, b""), record) for record in records]
-    with suppress(RulerError):
-        reader = detect("", lines, InputSettings(format=row))
-        for record in read_records(reader, lines):
-            if None in [rollout.error for rollout in record.rollouts]:
-                return True
-    return False
-
-
-def reference_fields(values: _Values, judged: Sequence[Set[str]]) -> list[str]:
+def reference_fields(
+    values: _Values,
+    judged: Sequence[Set[str]],
+) -> list[str]:
     """Return the paths of fields that may hold a reference answer, by their names; the likeliest first.
 
     `judged` are the texts in the rollouts of each value: a field that always holds one of them is none.
     """
-    fields: dict[str, bool] = {}
+    fields = []
     for column in _columns(values):
         path = column.whole
-        likely = column.part in ("gold", "either") and not column.is_flag
         named = column.says((*_REFERENCES, *_EITHER)) and "[]" not in path
-        if not likely or not named:
+        if column.part not in ("gold", "either") or column.is_flag or not named:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            fields[path] = column.part == "either"
-    # an `answer` may be anybody's
-    return sorted(fields, key=fields.__getitem__)
+            # an `answer` may be anybody's
+            fields.append((column.part == "either", path))
+    fields.sort(key=itemgetter(0))
+    return [*dict.fromkeys(path for _, path in fields)]
 
 
-def refuse_tasks(name: str, values: _Values, path: str) -> None:
+def refuse_tasks(
+    name: str,
+    values: _Values,
+    path: str,
+) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     holder, _, _ = path.partition("[]")
     lists = [items(lookup(value, holder)) for value in values]
@@ -322,7 +325,9 @@ def _columns(records: _Values) -> _Columns:
 
 
 def _fields(
-    value: Any, path: str = "", depth: int = 0
+    value: Any,
+    path: str = "",
+    depth: int = 0,
 ) -> Iterator[tuple[str, str, Any]]:
     """Yield path, kind and value of the fields of a record, also inside objects.
 
@@ -366,7 +371,11 @@ def _kind(value: Any) -> str:
     return "numbers" if kinds and kinds <= {int, bool, float} else ""
 
 
-def _turns(value: Any, *, calls: bool = False) -> Messages:
+def _turns(
+    value: Any,
+    *,
+    calls: bool = False,
+) -> Messages:
     """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
     if is_text(value):
         value = json_messages(value)
@@ -383,7 +392,10 @@ def _turns(value: Any, *, calls: bool = False) -> Messages:
     return turns if "assistant" in roles and None not in roles else []
 
 
-def _row(path: str, columns: _Columns) -> RecordPaths | None:
+def _row(
+    path: str,
+    columns: _Columns,
+) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
     asked = [column for column in columns if column.part == "task"]
     # a prompt may hold the question
@@ -407,25 +419,25 @@ def _row(path: str, columns: _Columns) -> RecordPaths | None:
                 # each has a task of its own
                 return None
             messages[column.whole] = None
-    options = [
-        column.path
-        for column in columns
-        if column.path.endswith("options") and column.kind == "texts"
-    ]
-    asked_first = any(first_agent_turn(_turns(said)) for said in best.values)
+    prompt: Names = ()
+    if any(first_agent_turn(_turns(said)) for said in best.values):
+        # turns of another speaker come first
+        key = ""
+    elif task:
+        prompt = (task,)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
         # those beside one are not the others'
         figures = ""
-    flags = [column for column in columns if column.is_flag]
     # that of the whole is shorter than those of its parts
-    columns = sorted(columns, key=lambda column: len(column.path))
+    short = sorted(columns, key=lambda column: len(column.path))
+    flags = [column for column in columns if column.is_flag]
     return RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=(task, *options) if task and not asked_first else (),
-        group_by=(key,) if key and not asked_first else (),
-        reward=_best_path(columns, figures, _REWARDS) or "reward",
+        prompt=prompt,
+        group_by=(key,) if key else (),
+        reward=_best_path(short, figures, _REWARDS) or "reward",
         outcome=_best_path(flags, figures, _OUTCOMES),
     )
 
@@ -441,10 +453,12 @@ def _key(columns: _Columns) -> str:
 
 def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
+    if column.kind == "turns":
+        return True
     # any other id, or the number of a row, may be that of anything
     named = column.part == "answer" or column.kind == "texts"
     alone = (named or _IDS[0].search(key)) and "[]" not in column.path
-    return column.kind == "turns" or bool(key and alone)
+    return bool(key and alone)
 
 
 def _written(columns: _Columns) -> _Columns:
@@ -480,7 +494,11 @@ def _written(columns: _Columns) -> _Columns:
     return texts if figures or text.kind == "text" else []
 
 
-def _best_path(columns: _Columns, kind: str, names: Names) -> str:
+def _best_path(
+    columns: _Columns,
+    kind: str,
+    names: Names,
+) -> str:
     """Return the path of the best column of a kind that has one of these words; empty if there is none."""
     for name in names:
         for column in columns:

@@ -15,6 +15,7 @@ from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
+    first,
     first_at,
     is_object,
     is_text,
@@ -49,7 +50,6 @@ from ruler_cli.formats.paths import (
     is_text_list,
     present,
     rollout_object,
-    wrong_size,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -93,7 +93,10 @@ class Reader:
     missing: set[str] = field(default_factory=set, compare=False)
     """The user's path of the reward, until a record has a value there, with the nearest one."""
 
-    def read(self, line: Line) -> tuple[Record, ...]:
+    def read(
+        self,
+        line: Line,
+    ) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
 
         UnreadableError with the reason if it cannot be scored.
@@ -124,29 +127,18 @@ class Reader:
     ) -> tuple[Record, ...]:
         form = self.format
         rollouts = rollouts_of(form, value)
-        beside = [*paths(form.prompt), form.outcome, form.tools]
-        beside += self.value_paths.values()
-        places = [self.values(value, rollout).places for rollout in rollouts]
-        rows.check_lists(value, places, beside)
+        self._check_lists(value, rollouts)
         if self.prompt:
-            named = "`, `".join(self.prompt)
-            rollouts = [
-                with_prompt(rollout, self._task(value, rollout), named)
-                for rollout in rollouts
-            ]
-            if form.shape == "trajectory" and rollouts[0].error is not None:
-                raise UnreadableError(rollouts[0].error)
+            rollouts = self._with_task(value, rollouts)
         self._refuse_foreign(value, rollouts)
         read = [self._finished(value, rollout) for rollout in rollouts]
+        tools = value.get("tools") if form.shape == "group" else None
         if form.shape == "columns":
             groups = self._columns(value, line, read)
         else:
             key = self._key_of(value, line, read)
             label = self.labels.get(line.source)
-            if label:
-                key = f"{label}: {key}"
-            groups = {key: read}
-        tools = value.get("tools") if form.shape == "group" else None
+            groups = {f"{label}: {key}" if label else key: read}
         records = []
         for part, (key, members) in enumerate(groups.items()):
             rubric, error = self._rubric(value, members)
@@ -163,20 +155,48 @@ class Reader:
             records.append(record)
         return tuple(records)
 
+    def _check_lists(
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
+    ) -> None:
+        """Raise UnreadableError if a list has not one item for each rollout: nothing tells which belong together."""
+        form = self.format
+        size = len(rollouts)
+        places = [self.values(value, rollout).places for rollout in rollouts]
+        own_lists = {path for listed in places for path, _ in listed}
+        beside = [*self.value_paths.values(), form.outcome, form.tools]
+        for path in alternatives([*beside, *paths(form.prompt)]):
+            held = [listed for listed, _ in every(value, path) if listed]
+            if not held or len(held) == size:
+                continue
+            last_list, number = held[0][-1]
+            if last_list not in own_lists and isinstance(number, int):
+                raise _wrong_size(first_list(path), size)
+        if not form.listed:
+            return
+        columns = [form.reward, *self.value_paths.values()]
+        if form.shape == "columns":
+            columns += self.group_key.paths
+        for path in alternatives(columns):
+            column = lookup(value, path) if path else None
+            if column is not None and len(items(column)) != size:
+                raise _wrong_size(path, size)
+
     def _rubric(
-        self, value: JsonObject, rollouts: Rollouts
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
     ) -> tuple[Standards | None, str]:
         """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
         names = self.format.rubric.split("|")
-        stated: list[Any] = []
+        rubrics = []
         for rollout in rollouts:
             values = self.values(value, rollout)
-            stated += map(values.shared, names)
-        rubrics = []
-        for rubric in stated:
-            text = rubric.strip() if is_text(rubric) else rubric
-            if text not in EMPTY:
-                rubrics.append(rubric)
+            for rubric in map(values.shared, names):
+                text = rubric.strip() if is_text(rubric) else rubric
+                if text not in EMPTY:
+                    rubrics.append(rubric)
         if not rubrics:
             return None, ""
         if rubrics.count(rubrics[0]) < len(rubrics):
@@ -186,14 +206,21 @@ class Reader:
         except UnreadableError as error:
             return None, error.reason
 
-    def _finished(self, value: JsonObject, rollout: Rollout) -> Rollout:
+    def _finished(
+        self,
+        value: JsonObject,
+        rollout: Rollout,
+    ) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
-        rollout = validated(rollout)
         form = self.format
         values = self.values(value, rollout)
         changes = {
             name: values.at(path) for name, path in self.value_paths.items()
         }
+        if form.outcome and not (rollout.error or "outcome" in changes):
+            stated = map(values.at, form.outcome.split("|"))
+            outcomes = [outcome for outcome in stated if outcome is not None]
+            changes["outcome"] = first(outcomes)
         reward = changes.get("reward")
         if reward is not None:
             self.missing.clear()
@@ -205,33 +232,34 @@ class Reader:
             if reward is None and form.absent:
                 reward = parse_value(form.absent)
         reward = self._original_reward(values, reward)
+        if changes or reward != rollout.reward:
+            changes["reward"] = reward
         if ended := rollout.ended or self._ending(values):
             changes["ended"] = ended
-        if self.tools:
-            tools = values.shared(self.tools)
+        if path := self.tools or form.tools:
+            tools = values.shared(path)
             changes["tools"] = json_value(tools, text=True)
+        error = rollout.error or nothing_to_judge(rollout)
         if self.reference:
-            changes |= self._reference(values)
-        if changes or reward != rollout.reward:
-            return replace(rollout, **changes | {"reward": reward})
+            reference = values.shared(self.reference)
+            lack = ""
+            if reference in EMPTY:
+                lack = f"has no reference answer at `{self.reference}`"
+            elif _is_deep(reference):
+                # what cannot be shown whole is not shown, and neither compared with those of others
+                reference = None
+                lack = "has a reference answer that is nested too deeply"
+            changes["reference"] = reference
+            error = error or lack or None
+        if changes or error != rollout.error:
+            return replace(rollout, **changes, error=error)
         return rollout
 
-    def _reference(self, values: RolloutPaths) -> dict[str, Any]:
-        """Return the reference answer of a rollout, and why it cannot be judged by it."""
-        reference = values.shared(self.reference)
-        reason = ""
-        if reference in EMPTY:
-            reason = f"has no reference answer at `{self.reference}`"
-        elif _is_deep(reference):
-            # what cannot be shown whole is not shown, and neither compared with those of others
-            reference = None
-            reason = "has a reference answer that is nested too deeply"
-        return {
-            "reference": reference,
-            "error": values.rollout.error or reason or None,
-        }
-
-    def _original_reward(self, values: RolloutPaths, reward: Any) -> Any:
+    def _original_reward(
+        self,
+        values: RolloutPaths,
+        reward: Any,
+    ) -> Any:
         """Return the reward that a rollout had before an earlier run wrote a score in its place."""
         form = self.format
         annotation = self.previous_annotation(values)
@@ -239,13 +267,12 @@ class Reader:
             return reward
         now = values.own(form.reward) if form.reward else reward
         at = form.original_in(annotation, now)
-        if at is None:
-            return reward
-        if at < 0:
-            return annotation.get("independent_reward")
-        return annotation["rewards"][at].get("value")
+        return reward if at is None else value_at(annotation, at)
 
-    def _ending(self, values: RolloutPaths) -> str:
+    def _ending(
+        self,
+        values: RolloutPaths,
+    ) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
         names = self.format.ended
         inner = rollout_object(values.record, values.rollout)
@@ -253,14 +280,33 @@ class Reader:
         if is_object(inner):
             both = {**both, **inner}
         # most records have none of the keys
-        paths = [
+        held = [
             path for key, path in _keyed(names) if key in both or path in both
         ]
         if values.is_listed or LISTS.search(names):
-            return first_ending(paths, values.at)
-        return first_ending(paths, partial(lookup, both))
+            return first_ending(held, values.at)
+        return first_ending(held, partial(lookup, both))
 
-    def _task(self, value: JsonObject, rollout: Rollout) -> Any:
+    def _with_task(
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
+    ) -> Rollouts:
+        """Put the task at the user's paths before each rollout: a text of all texts, or messages."""
+        named = "`, `".join(self.prompt)
+        asked = []
+        for rollout in rollouts:
+            task = self._task(value, rollout)
+            asked.append(with_prompt(rollout, task, named))
+        if self.format.shape == "trajectory" and asked[0].error is not None:
+            raise UnreadableError(asked[0].error)
+        return asked
+
+    def _task(
+        self,
+        value: JsonObject,
+        rollout: Rollout,
+    ) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
         values = self.values(value, rollout)
         parts = []
@@ -275,25 +321,29 @@ class Reader:
         return [*itertools.chain.from_iterable(turns)]
 
     def _columns(
-        self, value: JsonObject, line: Line, rollouts: Rollouts
+        self,
+        value: JsonObject,
+        line: Line,
+        rollouts: Rollouts,
     ) -> dict[str, Rollouts]:
         """Return the rollouts of each group of a columnar line."""
+        if not rollouts:
+            raise UnreadableError("holds no rollouts: its columns are empty")
         groups: dict[str, Rollouts] = {}
         for i, rollout in enumerate(rollouts):
             key = rollout.key
             if self.group_key.paths:
                 key = self.group_key.value(self.values(value, rollout).at)
                 if key is None:
-                    where = f"`{self.key}` for rollout {i}"
-                    raise UnreadableError(f"has no group key at {where}")
+                    raise UnreadableError(
+                        f"has no group key at `{self.key}` for rollout {i}"
+                    )
             elif key is None:
                 # without a prompt it is a group of its own
                 step = value.get("step")
                 key = prompt_key(rollout, step) or f"rollout {i}"
             name = f"{line.where}: {key_text(key)}"
             groups.setdefault(name, []).append(rollout)
-        if not groups:
-            raise UnreadableError("holds no rollouts: its columns are empty")
         return groups
 
     @property
@@ -306,11 +356,20 @@ class Reader:
         """Return whether the group key is the hash of the prompt."""
         return self.key == PROMPT_HASH
 
-    def values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+    def values(
+        self,
+        record: JsonObject,
+        rollout: Rollout,
+    ) -> RolloutPaths:
         """Return the values of a record that belong to one of its rollouts."""
         form = self.format
         is_group = form.shape == "group"
-        return RolloutPaths(record, rollout, form.listed, is_group)
+        return RolloutPaths(
+            record,
+            rollout,
+            form.listed,
+            is_group,
+        )
 
     def _key_of(
         self,
@@ -318,30 +377,30 @@ class Reader:
         line: Line,
         rollouts: Rollouts,
     ) -> str:
-        group = self.format.shape == "group"
         rule = self.group_key
-        written = rule.written and lookup(value, rule.written)
+        written = lookup(value, rule.written) if rule.written else None
         if written and is_text(written):
             return written
+        is_group = self.format.shape == "group"
         key = rule.value(lambda path: lookup(value, present(value, path)))
-        if key is None and group and rollouts:
+        if key is None and is_group and rollouts:
             first_rollout = rollout_object(value, rollouts[0])
             key = rule.value(partial(lookup, first_rollout))
-        if self.key == self.format.key_description:
+        if rule.name == self.format.key_description:
             key = key_of(self.format, value)
         if key is not None and not rule.of_item:
             return key_text(key)
-        if group or rule.name == GIVEN:
+        if is_group or rule.name == GIVEN:
             return line.where
         if not (self.by_prompt or rule.of_item):
             raise UnreadableError(f"has no group key at `{self.key}`")
         step = first_at(value, "step", "gen_step")
-        names = [prompt_key(rollouts[0], step)]
+        task = prompt_key(rollouts[0], step)
         if key is not None:
-            names.insert(0, key_text(key))
-        # without a prompt it is its item's, or a group of its own, wherever it stands later
+            return f"{key_text(key)} {task}".strip()
+        # without a prompt it is a group of its own, wherever it stands later
         alone = [line.where, rollouts[0].messages]
-        return " ".join(filter(None, names)) or hashed_key("rollout", alone)
+        return task or hashed_key("rollout", alone)
 
     def previous_annotation(
         self, values: RolloutPaths
@@ -354,25 +413,17 @@ class Reader:
                 return annotation
         return None
 
-    def _refuse_foreign(self, value: JsonObject, rollouts: Rollouts) -> None:
-        """Raise UnreadableError if ruler would overwrite another's value in a record.
-
-        Or if a list of rewards or keys does not hold one item for each rollout.
-        """
+    def _refuse_foreign(
+        self,
+        value: JsonObject,
+        rollouts: Rollouts,
+    ) -> None:
+        """Raise UnreadableError if ruler would overwrite another's value in a record."""
         form = self.format
         owners = [rollout_object(value, rollout) for rollout in rollouts]
-        if form.listed:
-            listed = [form.reward, *self.value_paths.values()]
-            if form.shape == "columns":
-                listed += self.group_key.paths
-            for path in filter(None, alternatives(listed)):
-                column = lookup(value, path)
-                if column is not None and len(items(column)) != len(rollouts):
-                    raise wrong_size(path, len(rollouts))
-            # items of lists have one owner, the record
-            owners = owners[:1]
         _refuse_others(value, "ruler")
-        for owner in owners:
+        # items of lists have one owner, the record
+        for owner in owners[:1] if form.listed else owners:
             _refuse_others(owner, form.ruler)
             for dotted in (form.ruler, form.reward):
                 place = parts(dotted)
@@ -396,25 +447,19 @@ def _keyed(names: str) -> list[tuple[str, str]]:
     ]
 
 
-def _is_deep(value: Any, levels: int = 200) -> bool:
+def _is_deep(
+    value: Any,
+    levels: int = 200,
+) -> bool:
     """Return whether lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
     inside = value.values() if is_object(value) else items(value)
     return not levels or any(_is_deep(inner, levels - 1) for inner in inside)
 
 
-def validated(rollout: Rollout) -> Rollout:
-    """Return the rollout, with an error if the agent did nothing in it or a message is not an object."""
-    if rollout.error is not None:
-        return rollout
-    turns = itertools.chain(rollout.messages, *rollout.histories)
-    if {*map(type, turns)} <= {dict}:
-        reason = nothing_to_judge(rollout)
-    else:
-        reason = "has a message that is not a JSON object"
-    return replace(rollout, error=reason) if reason else rollout
-
-
-def _refuse_others(holder: Any, path: str) -> None:
+def _refuse_others(
+    holder: Any,
+    path: str,
+) -> None:
     """Raise UnreadableError for a value that is neither an annotation, nor JSON text of one, nor a list of them."""
     value = json_value(lookup(holder, path), text=True)
     for annotation in items(value) or [value]:
@@ -423,6 +468,15 @@ def _refuse_others(holder: Any, path: str) -> None:
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
             )
+
+
+def _wrong_size(
+    path: str,
+    size: int,
+) -> UnreadableError:
+    return UnreadableError(
+        f"has no list of {size} items at `{path}`, one a rollout"
+    )
 
 
 SAMPLE = 50
@@ -441,7 +495,12 @@ def detect(
     """
     values = [record for _, record in records]
     row = settings.with_paths(settings.named_row or RecordPaths())
-    _refuse_paths(name, values, settings, row)
+    _refuse_paths(
+        name,
+        values,
+        settings,
+        row,
+    )
     listed = paths(row.messages or row.answers)
     if callable(settings.format):
         chosen = rows.program_format(settings.format, values)
@@ -454,7 +513,6 @@ def detect(
         chosen = _choose(name, records, settings)
         if chosen.rank == OWN:
             row = settings.with_paths(settings.rows[chosen.name])
-    records = [pair for pair in records if fits(chosen, pair[1])] or records
     keys = paths(row.group_by)
     reader = Reader(
         chosen,
@@ -465,15 +523,20 @@ def detect(
         paths(row.prompt),
     )
     if not keys:
-        reader = replace(reader, group_key=_key_rule(reader, records))
+        fitting = [pair for pair in records if fits(chosen, pair[1])]
+        key = _key_rule(reader, fitting or records)
+        reader = replace(reader, group_key=key)
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
-        reader = with_reward(name, reward, reader)
+        reader = _with_reward(name, reward, reader)
         reader.missing.add(reward)
     return reader
 
 
-def read_records(reader: Reader, records: Records) -> Iterator[Record]:
+def read_records(
+    reader: Reader,
+    records: Records,
+) -> Iterator[Record]:
     """Read records but those that cannot be read, which is reported when they are scored."""
     for line, value in records:
         with suppress(UnreadableError):
@@ -500,18 +563,18 @@ def _choose(
     records: Records,
     settings: InputSettings,
 ) -> Format:
+    """Return the format of the first records: the user's own, ruler's, or that of a package."""
     wanted = str(settings.format)
     values = [record for _, record in records]
     if wanted not in ("auto", *FAMILIES):
         point = extensions("ruler.formats").get(wanted)
         if point:
             return rows.extension_format(point, values)
-    candidates = [
-        rows.row_format(title, row, values)
-        for title, row in settings.rows.items()
-        if row.has and wanted == "auto"
-    ]
-    candidates += formats_of(wanted, settings.rows)
+    candidates = formats_of(wanted, settings.rows)
+    if wanted == "auto":
+        for title, row in settings.rows.items():
+            if row.has:
+                candidates.append(rows.row_format(title, row, values))
     votes: dict[Format, Line] = {}
     for line, record in records:
         matches = [form for form in candidates if fits(form, record)]
@@ -521,18 +584,16 @@ def _choose(
             if form.rank == rank:
                 votes.setdefault(form, line)
     if len(votes) > 1:
-        (first_form, here), (second_form, there), *_ = votes.items()
+        (form, here), (second, there), *_ = votes.items()
         # a format for several answers also takes one
-        named = first_form
-        if second_form.family == "prompt-responses":
-            named = second_form
+        several = second if second.family == "prompt-responses" else form
         raise UsageError(
-            f"{here.where} looks like {first_form.name}, {there.where} like {second_form.name}",
-            f"split the file, or name it: --format {named.family}",
+            f"{here.where} looks like {form.name}, {there.where} like {second.name}",
+            f"split the file, or name it: --format {several.family}",
             place=name,
         )
-    for form in votes:
-        return form
+    if votes:
+        return next(iter(votes))
     if wanted == "auto":
         # after ruler's own, which need not be looked for
         for point in extensions("ruler.formats").values():
@@ -554,7 +615,7 @@ def _unknown_shape(
 ) -> UsageError:
     """Return the error for records of no format, or not of the one that is wanted."""
     line, record = records[0]
-    keys = f"(its keys: {first_keys(record) or 'none'})"
+    keys = f"(its keys: {_first_keys(record) or 'none'})"
     if wanted != "auto":
         problem = f"{line.where} is not of the format {wanted} {keys}"
         return UsageError(problem, place=name)
@@ -576,41 +637,54 @@ def _unknown_shape(
     return unknown
 
 
-def _key_rule(reader: Reader, records: Records) -> GroupKey:
+def _key_rule(
+    reader: Reader,
+    records: Records,
+) -> GroupKey:
     """Return the rule of the group key: what the format computes, a field, or the prompt, with the id of its item."""
     form = reader.format
     is_rollout = form.shape == "trajectory"
+    values = [value for _, value in records]
     # a key that an earlier run wrote counts if all have one
-    written = f"{form.ruler}.group.key" if is_rollout else ""
-    for _, value in records:
-        if not is_text(lookup(value, written)):
-            written = ""
-    for _, value in records:
+    written = f"{form.ruler}.group.key"
+    if not is_rollout or not all(is_text(lookup(v, written)) for v in values):
+        written = ""
+    for value in values:
         with suppress(*UNFIT):
             if key_of(form, value) is not None:
                 return GroupKey(form.key_description, written=written)
     for path in form.key_paths:
-        if any(lookup(value, path) is not None for _, value in records):
+        if any(lookup(value, path) is not None for value in values):
             return GroupKey(path, (path,), written=written)
-    name = is_rollout and _item_path(reader, records)
+    name = _item_path(reader, records) if is_rollout else ""
     if name:
-        return GroupKey(name, (name,), of_item=True, written=written)
+        return GroupKey(
+            name,
+            (name,),
+            of_item=True,
+            written=written,
+        )
     return GroupKey(PROMPT_HASH, written=written)
 
 
-def _item_path(reader: Reader, records: Records) -> str:
+def _item_path(
+    reader: Reader,
+    records: Records,
+) -> str:
     """Return the field of the id of a prompt's item; empty if records have none."""
-    prompt_of = {
+    prompts = {
         record.line: record.key for record in read_records(reader, records)
     }
     for name in (*ITEM_IDS, *REPEATED_IDS):
         pairs = set()
         for line, value in records:
-            if name in value and line in prompt_of:
-                pairs.add((key_text(value[name]), prompt_of[line]))
-        ids, prompts = [{pair[at] for pair in pairs} for at in (0, 1)]
+            if name in value and line in prompts:
+                pairs.add((key_text(value[name]), prompts[line]))
+        count = len(pairs)
+        ids = len({identity for identity, _ in pairs})
+        tasks = len({task for _, task in pairs})
         # several records have the same id, all with one prompt, and a prompt has several ids
-        repeated = len(prompts) < len(ids) == len(pairs) < len(records)
+        repeated = tasks < ids == count < len(records)
         if repeated or (pairs and name in ITEM_IDS):
             return name
     return ""
@@ -626,46 +700,39 @@ def _refuse_paths(
     settings: InputSettings,
     row: RecordPaths,
 ) -> None:
-    """Raise UsageError for a path of the user's that no record has, or that leads to what is no group."""
-    # records, and the trajectories in them
-    whole = [*values]
-    for value in values:
-        whole += items(value.get("trajectories"))
+    """Raise UsageError for a path of the user's that no record has, and no trajectory in one."""
+    inside = [items(value.get("trajectories")) for value in values]
+    trajectories = [*itertools.chain(*inside)]
     for name_of in words(_REFUSED):
-        places = values if name_of in ("messages", "answers") else whole
+        whole = [*values]
+        if name_of not in ("messages", "answers"):
+            whole += trajectories
         for path in filter(None, paths(getattr(row, name_of))):
-            if not _lack(places, path):
+            if any(_has(value, path) for value in whole):
                 continue
-            keys = f"their keys: {first_keys(values[0])}"
             field = settings.outcome_option if name_of == "outcome" else name_of
             where = f"[formats.{settings.format}] {field}"
             if getattr(settings, name_of, None):
                 where = option_name(field)
             raise UsageError(
                 "none of the first records has it",
-                keys,
+                f"their keys: {_first_keys(values[0])}",
                 place=f"{name}: {where} {path}",
             )
 
 
-def _lack(
-    holders: Sequence[JsonObject],
-    path: str,
-) -> bool:
-    """Return whether none has a value at a path."""
-    for holder in holders:
-        for _, value in every(holder, present(holder, path)):
-            if value is not None:
-                return False
-    return True
+def _has(holder: JsonObject, path: str) -> bool:
+    """Return whether there is a value at a path."""
+    held = every(holder, present(holder, path))
+    return any(value is not None for _, value in held)
 
 
-def first_keys(record: JsonObject) -> str:
+def _first_keys(record: JsonObject) -> str:
     """Return the first keys of a record, for a message."""
-    return ", ".join(printable(key) for key in itertools.islice(record, 12))
+    return ", ".join(map(printable, itertools.islice(record, 12)))
 
 
-def with_reward(
+def _with_reward(
     name: str,
     path: str,
     reader: Reader,
@@ -678,7 +745,12 @@ def with_reward(
         # read there; what is written has one place, of each rollout or of none
         written = path.rpartition("[].")[2]
         if form.listed or written != form.reward:
-            form = replace(form, elsewhere=True, reward="", read_at=path)
+            form = replace(
+                form,
+                elsewhere=True,
+                reward="",
+                read_at=path,
+            )
             return replace(reader, format=form, value_paths=read)
     if not _is_free(reader, written):
         raise UsageError(
@@ -704,18 +776,28 @@ def _is_free(reader: Reader, path: str) -> bool:
     # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
     if form.payload is not None or not {"", "-1"}.isdisjoint(place):
         return False
-    read = ["step|gen_step|ruler", form.ruler, form.member, form.tools]
-    read += [form.ended, form.rubric, reader.tools, reader.reference]
-    read += [*reader.prompt, *reader.group_key.paths, *form.key_paths]
-    for fields in (form.messages, form.answers, form.prompt):
-        read += paths(fields)
+    taken = [
+        "step|gen_step|ruler",
+        form.ruler,
+        form.member,
+        form.tools,
+        form.ended,
+        form.rubric,
+        reader.tools,
+        reader.reference,
+        *reader.prompt,
+        *reader.group_key.paths,
+        *form.key_paths,
+        *paths(form.messages),
+        *paths(form.answers),
+        *paths(form.prompt),
+    ]
     if form.extras:
-        read += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
-    taken = alternatives(read)
+        taken += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
     reward = parts(form.reward)
     if not reward or place[0] != reward[0]:
         taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]
-    for path_read in filter(None, taken):
+    for path_read in filter(None, alternatives(taken)):
         start = parts(first_list(path_read))
         # either leads into the value at the other
         if start[: len(place)] == place[: len(start)]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -47,7 +47,6 @@ from ruler_cli.formats.paths import (
     first_list,
     item_at,
     present,
-    wrong_size,
 )
 from ruler_cli.messages.conversations import (
     all_conversations,
@@ -60,45 +59,35 @@ from ruler_cli.settings.fields import paths
 from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
 
-Finish = Callable[[JsonObject, Rollout], Rollout] | None
-
 
 def read_row(
-    form: Format, record: JsonObject, finish: Finish
+    form: Format,
+    record: JsonObject,
 ) -> Rollout | Rollouts:
-    """Read the rollouts of a record, or its only one; `finish` adds what no path says."""
+    """Read the rollouts of a record, or its only one."""
     if form.shape == "trajectory" and not form.listed:
         # its messages, or else its answer
         fields = (*paths(form.messages)[:1], *paths(form.answers)[:1])
         path = present(record, "|".join(fields))
-        return _rollout(form, record, finish, path, lookup(record, path))
+        return _rollout(
+            form,
+            record,
+            path,
+            lookup(record, path),
+        )
     sources = [*_sources(form, record)]
     head = first_list(present(record, _paths(form)[0]))
     if not sources and not is_list(lookup(record, head)):
         raise UnreadableError(f"has no list `{head}`{form.cause}")
     holder = () if form.listed else tuple(map(str, parts(head)))
+    read = partial(_rollout, form, record)
     rollouts = []
     for i, (path, places, value) in enumerate(sources):
-        read = partial(_rollout, form, record, finish, path, value, places)
-        rollouts.append(read_or_error((*holder, i), read, places=places))
+        rollout = read_or_error(
+            (*holder, i), read, path, value, places, places=places
+        )
+        rollouts.append(rollout)
     return rollouts
-
-
-def check_lists(
-    record: JsonObject,
-    rollouts: Sequence[Places],
-    fields: Iterable[str],
-) -> None:
-    """Raise UnreadableError if a list has not as many items as rollouts: nothing tells which belong together."""
-    size = len(rollouts)
-    own_lists = {path for places in rollouts for path, _ in places}
-    for path in alternatives(fields):
-        beside = [places for places, _ in every(record, path) if places]
-        if not beside or len(beside) == size:
-            continue
-        last_list, number = beside[0][-1]
-        if last_list not in own_lists and isinstance(number, int):
-            raise wrong_size(first_list(path), size)
 
 
 def _paths(form: RecordPaths) -> Sequence[str]:
@@ -121,44 +110,48 @@ def _sources(
 def _rollout(
     form: Format,
     record: JsonObject,
-    finish: Finish,
     path: str,
     value: Any,
     places: Places = (),
 ) -> Rollout:
     """Read one rollout."""
     is_named = form.rank == OWN
-    if is_named and _is_structured(value):
+    listed = [value] if is_object(value) else items(value)
+    is_known = any(map(is_answer, listed)) or objects(listed) != listed
+    is_unknown = is_named and bool(listed) and not is_known
+    if is_unknown and named_turns(listed, calls=True) is None:
+        # objects of no known shape are shown as JSON
         value = dump(value).decode("utf-8", "replace")
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
     is_answer_path = path in alternatives(paths(form.answers))
     if not is_answer_path and (may_be_turns or not is_named):
-        rollout = _conversation(form, record, path, value)
+        rollout = _conversation(
+            form,
+            record,
+            path,
+            value,
+        )
     elif is_named:
-        rollout = _answer(form, record, path, value)
+        rollout = _answer(
+            form,
+            record,
+            path,
+            value,
+        )
     else:
         prompt = []
         for names in paths(form.prompt):
             part = item_at(record, names, places)
             prompt += prompt_turns(part, present(record, names))
         rollout = make_rollout(prompt, answer_turns(value, path))
-    tools = None
-    if form.tools not in ("", "tools"):
-        tools = tools_of({"tools": item_at(record, form.tools, places)})
-    elif is_named or form.tools:
-        tools = tools_of(record)
-    outcome = item_at(record, form.outcome, places)
-    if form.first_wins:
-        outcome = not places[0][1]
     member = item_at(record, form.member)
-    rollout = replace(
+    return replace(
         rollout,
-        tools=tools,
-        outcome=outcome,
+        tools=tools_of(record) if is_named else None,
+        outcome=not places[0][1] if form.first_wins else None,
         member=member if is_text(member) else None,
         places=places,
     )
-    return finish(record, rollout) if finish else rollout
 
 
 def _answer(
@@ -186,14 +179,6 @@ def _answer(
     return make_rollout(prompt, answer)
 
 
-def _is_structured(value: Any) -> bool:
-    """Return whether a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
-    listed = [value] if is_object(value) else items(value)
-    if objects(listed) != listed or any(map(is_answer, listed)):
-        return False
-    return bool(listed) and named_turns(listed, calls=True) is None
-
-
 def _conversation(
     form: Format,
     record: JsonObject,
@@ -212,14 +197,19 @@ def _conversation(
     return read_conversation(_holder(record, path), turns, histories=histories)
 
 
-def _holder(record: JsonObject, path: str) -> JsonObject:
+def _holder(
+    record: JsonObject,
+    path: str,
+) -> JsonObject:
     """Return the fields beside a path, and those of the record."""
     beside = lookup(record, path.rpartition(".")[0])
     return {**record, **beside} if is_object(beside) else record
 
 
 def row_format(
-    name: str, row: RecordPaths, records: Sequence[JsonObject]
+    name: str,
+    row: RecordPaths,
+    records: Sequence[JsonObject],
 ) -> Format:
     """Return the format of a user's row, adapted to the first records.
 
@@ -233,16 +223,16 @@ def row_format(
         for *_, value in _sources(row, record):
             if value is not None:
                 values.append(value)
-                pieces += value if is_list(value) else [value]
+                pieces += items(value) or [value]
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     listed_first = items(first(values))
     item = first(listed_first)
     is_rollout = is_list(item) or is_text(item)
     if is_object(item) and not {"role", "type", "from"} & item.keys():
         is_rollout = is_answer(item) and named_turns(listed_first) is None
-    if len(listed_paths) == 1 and is_rollout:
-        listed_paths = [f"{listed_paths[0]}[]"]
     single = len(listed_paths) == 1
+    if single and is_rollout:
+        listed_paths = [f"{listed_paths[0]}[]"]
     several = not single or LISTS.search(listed_paths[0]) is not None
     holder, _, rest = listed_paths[0].partition("[].")
     # a rollout is an object of its own if it is in a list of the record, else an item of lists
@@ -272,7 +262,10 @@ def row_format(
     )
 
 
-def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
+def extension_format(
+    point: Any,
+    records: Sequence[JsonObject],
+) -> Format:
     """Return the format of an entry point: an object with `read`, and others of its members or not."""
     extension = load(point)
     read = guarded(point.name, extension.read)
@@ -289,7 +282,10 @@ def extension_format(point: Any, records: Sequence[JsonObject]) -> Format:
     )
 
 
-def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:
+def program_format(
+    read: ReadRecord,
+    records: Sequence[JsonObject],
+) -> Format:
     """Return the format of a program's own reader."""
     several = False
     for record in records:

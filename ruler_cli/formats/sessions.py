@@ -15,7 +15,7 @@ holds what no row can say of its agent. A session that is printed (`stream-json`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile
 from typing import Any, ClassVar
@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    Names,
     first,
     first_at,
     is_list,
@@ -64,6 +63,7 @@ _REPEATED = words("call result thought once system")
 """Steps whose first value tells if they were taken before."""
 _RESPONSES = words("response.output response.error response content")
 """Places of what a tool returned, in a part of Gemini's API or of Continue."""
+_THOUGHTS = "subject description|text|thinking"
 
 
 @dataclass
@@ -88,21 +88,31 @@ class Session:
     parent: Any = None
 
     @classmethod
-    def is_session(cls, record: JsonObject) -> bool:
+    def is_session(
+        cls,
+        record: JsonObject,
+    ) -> bool:
         """Return whether at least half of a record's first events are the agent's: a sub-agent's file is left out."""
-        if not cls.kind.is_made_of(objects(events_of(record)[:_SAMPLE])):
-            return False
+        is_made = cls.kind.is_made_of(objects(events_of(record)[:_SAMPLE]))
         # a document of messages would be taken for one of another kind
-        return "messages" in record or not cls.is_sub_agent(record)
+        return is_made and (
+            "messages" in record or not cls.is_sub_agent(record)
+        )
 
     @classmethod
-    def is_sub_agent(cls, record: JsonObject) -> bool:
+    def is_sub_agent(
+        cls,
+        record: JsonObject,
+    ) -> bool:
         """Return whether a session is a sub-agent's."""
         sources = str(each_at(record, _HEADS))
         return "subagent" in sources or bool(lookup(record, "info.parentID"))
 
     @classmethod
-    def rollout(cls, record: JsonObject) -> Rollout:
+    def rollout(
+        cls,
+        record: JsonObject,
+    ) -> Rollout:
         """Read a session as the rollout that it is."""
         if cls.is_sub_agent(record):
             raise UnreadableError(
@@ -110,43 +120,45 @@ class Session:
             )
         session = cls(version=lookup(record, "info.version"))
         session.read(events_of(record))
-        reverted = lookup(record, "info.revert.messageID")
-        session.take_back(session.since(reverted))
+        session.take_back(
+            session.since(lookup(record, "info.revert.messageID"))
+        )
+        count = len(session.unknown)
+        whole = sum(map(bool, session.turns.values()))
+        if 10 * count > whole:
+            version = printable(str(session.version or "unknown"))
+            names = printable("`, `".join(dict.fromkeys(session.unknown)))
+            names = shorten(names, 200)
+            raise UnreadableError(
+                f"is a session of version {version} with {count} of {whole} turns of types that ruler does not know "
+                f"(`{names}`); it reads {cls.kind.tried}: write the turns as chat messages"
+            )
         turns = session.messages
         begin = first_agent_turn(turns)
-        # notes of the harness before it are no part of the task
-        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
-        session.refuse_unknown()
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
+        # notes of the harness before it are no part of the task
+        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
         return Rollout(
             [*task, *turns[begin:]],
             histories=tuple(filter(_has_agent, session.taken_back)),
-            tools=record.get("tools"),
             unknown=tuple(session.unknown),
         )
 
     @classmethod
-    def whole(cls, record: JsonObject) -> Rollout:
+    def whole(
+        cls,
+        record: JsonObject,
+    ) -> Rollout:
         """Read all events of a record as its rollout."""
         session = cls()
         session.read(events_of(record))
         return Rollout(session.messages, unknown=tuple(session.unknown))
 
-    def refuse_unknown(self) -> None:
-        """Raise UnreadableError if more than one in ten events with turns is of an unknown type."""
-        count = len(self.unknown)
-        whole = sum(map(bool, self.turns.values()))
-        if 10 * count > whole:
-            version = printable(str(self.version or "unknown"))
-            names = printable("`, `".join(dict.fromkeys(self.unknown)))
-            names = shorten(names, 200)
-            raise UnreadableError(
-                f"is a session of version {version} with {count} of {whole} turns of types that ruler does not know "
-                f"(`{names}`); it reads {self.kind.tried}: write the turns as chat messages"
-            )
-
-    def read(self, events: Iterable[Any]) -> None:
+    def read(
+        self,
+        events: Iterable[Any],
+    ) -> None:
         """Read events one by one."""
         for event in events:
             identity = lookup(event, self.kind.id)
@@ -209,7 +221,11 @@ class Session:
             )
         self.identity = identity if self.identity is None else self.identity
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Take the steps of the row of a type, with the values at their places.
 
         An event of an unknown type is shown as JSON if it holds anything.
@@ -241,13 +257,16 @@ class Session:
             case "call" | "act":
                 # with what the agent said and thought of it
                 begun = self.new.pop() if role == "act" and self.new else {}
-                turn = begun | _call(values, words(places)[3:])
+                identity, name, arguments, *_ = values
+                arguments = _without(arguments, words(places)[3:])
+                turn = begun | call_turn(identity, name, arguments)
                 self.append(turn | {"content": begun.get("content")})
             case "result":
-                identity, content, *name = values
-                if content is not None:
+                identity, content, *rest = values
+                if is_list(content):
                     content = _returned(content)
-                    self.append(result_turn(identity, content, *name))
+                if content is not None:
+                    self.append(result_turn(identity, content, *rest))
             case "message":
                 self.append({**values[0]})
             case "each":
@@ -264,11 +283,8 @@ class Session:
                 begin = [*self.turns] if self.kind.replaces else []
                 self.take_back(self.since(*values) or begin)
             case "undo":
-                prompts = []
-                for event_id, turns in self.turns.items():
-                    if _asks(turns):
-                        prompts.append(event_id)
-                begin = prompts[-values[0] :] if values[0] > 0 else []
+                asked = [name for name in self.turns if _asks(self.turns[name])]
+                begin = asked[-values[0] :] if values[0] > 0 else []
                 self.take_back(self.since(first(begin)))
             case "replace":
                 self.turns.clear()
@@ -287,7 +303,11 @@ class Session:
                 parts = [*chain.from_iterable(map(content_parts, values))]
                 self.say("user" if role == "once" else role, parts)
 
-    def show(self, event: JsonObject, kind: str) -> None:
+    def show(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Show an event of an unknown type as JSON if it holds anything."""
         held = {}
         for name, value in event.items():
@@ -316,7 +336,9 @@ class Session:
     ) -> None:
         """Add what someone said, and in turns of its own what the row says of its parts."""
         if is_list(thought):
-            thought = "\n".join(filter(None, map(_thought, thought)))
+            stated = [each_at(item, _THOUGHTS) for item in thought]
+            lines = [": ".join(filter(None, values)) for values in stated]
+            thought = "\n".join(filter(None, lines))
         made = []
         for call in items(json_value(calls)):
             normal = normalize_call(call) if is_object(call) else {}
@@ -324,15 +346,13 @@ class Session:
         parts: list[Any] = []
         for part in content_parts(content):
             text = part_text(part)
+            kinds = filter(None, each_at(part, "type mime"))
+            label = f"part {' '.join(kinds)}"
             if self.is_side(part):
                 continue
             if text is not None and role != "assistant":
-                heard = self.heard(role, text)
-                parts += [part] if heard == [text] else heard
-                continue
-            kinds = filter(None, each_at(part, "type mime"))
-            label = f"part {' '.join(kinds)}"
-            if text is not None or self.kind.steps_of(label) is None:
+                parts += self.heard(role, text)
+            elif text is not None or self.kind.steps_of(label) is None:
                 parts.append(part)
             else:
                 self.speak(role, plain(parts))
@@ -356,7 +376,11 @@ class Session:
         if has_content(turn):
             self.append(turn)
 
-    def heard(self, role: str, text: str) -> list[str]:
+    def heard(
+        self,
+        role: str,
+        text: str,
+    ) -> list[str]:
         """Return the text that the user wrote; what the harness wrote and the agent read is in a turn of its own."""
         texts = self.kind.texts
         rest = texts["removed"].sub("", text)
@@ -375,7 +399,11 @@ class Session:
             return []
         return [text if rest == text else bare]
 
-    def add_piece(self, content: Any, thought: Any = None) -> None:
+    def add_piece(
+        self,
+        content: Any,
+        thought: Any = None,
+    ) -> None:
         """Add a piece of a text or of a thought to the agent's last turn, or begin a turn with it."""
         name = "content" if content else "reasoning"
         earlier = self.last.get(name)
@@ -388,7 +416,10 @@ class Session:
         """Return the ids of an event and of those after it; [] if it is not known."""
         return [*dropwhile(str(identity).__ne__, self.turns)]
 
-    def take_back(self, names: list[str]) -> None:
+    def take_back(
+        self,
+        names: list[str],
+    ) -> None:
         """Take back the turns of these events."""
         self.left.update(names)
         self.taken_back.append(_joined(map(self.turns.pop, names)))
@@ -408,21 +439,18 @@ def _asks(turns: Messages) -> bool:
     return any(role == "user" and kind != "tool_result" for role, kind in asked)
 
 
-def _call(values: list[Any], left_out: Names) -> Turn:
-    """Return a call of an id, a name and arguments, of which some are left out."""
-    identity, name, arguments, *_ = values
+def _without(
+    arguments: Any,
+    left_out: Sequence[str],
+) -> Any:
+    """Return the arguments of a call; where some are left out also without those that are null."""
     if not left_out or not is_object(arguments):
-        return call_turn(identity, name, arguments)
+        return arguments
     stated = {}
     for key, value in arguments.items():
         if key not in left_out and value is not None:
             stated[key] = value
-    return call_turn(identity, name, stated)
-
-
-def _thought(item: Any) -> str:
-    stated = each_at(item, "subject description|text|thinking")
-    return ": ".join(filter(None, stated))
+    return stated
 
 
 def plain(parts: list[Any]) -> Any:
@@ -450,13 +478,13 @@ def content_parts(content: Any) -> list[Any]:
     return parts
 
 
-def _returned(content: Any) -> Any:
+def _returned(content: list[Any]) -> Any:
     """The content of a result; of parts of Gemini's API what the function returned."""
     parts = []
     for part in content_parts(content):
         response = first_at(part, *_RESPONSES)
         parts.append(part if response is None else response)
-    return plain(parts) if is_list(content) else content
+    return plain(parts)
 
 
 _LISTS = words("events messages steps history context")
@@ -472,7 +500,11 @@ class Cursor(Session):
 
     kind = KINDS["cursor"]
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Read one event; the name of a tool is a key."""
         for name, called in (event.get("tool_call") or {}).items():
             event = {**event, "name": name, "called": called}
@@ -485,12 +517,19 @@ class Claude(Session):
     kind = KINDS["claude-code"]
 
     @classmethod
-    def is_sub_agent(cls, record: JsonObject) -> bool:
+    def is_sub_agent(
+        cls,
+        record: JsonObject,
+    ) -> bool:
         """Return whether all turns are of sub-agents."""
         events = objects(events_of(record))
         return all(cls.is_side(event) for event in events if "message" in event)
 
-    def read_event(self, event: JsonObject, kind: str) -> None:
+    def read_event(
+        self,
+        event: JsonObject,
+        kind: str,
+    ) -> None:
         """Read one event; the harness writes into turns of the user, too (`isMeta`)."""
         # a command that the user typed: /review, and behind it what it stands for
         role, earlier = map(self.last.get, ("role", "content"))

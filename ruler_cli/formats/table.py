@@ -50,12 +50,19 @@ def rollouts_of(
     if form.read:
         rollouts = code(form.read)(record)
     else:
-        finish = code(form.finish) if form.finish else None
-        rollouts = rows.read_row(form, record, finish)
-    return rollouts if is_list(rollouts) else [rollouts]
+        rollouts = rows.read_row(form, record)
+    if not is_list(rollouts):
+        rollouts = [rollouts]
+    if not form.finish:
+        return rollouts
+    finish = code(form.finish)
+    return [r if r.error else finish(record, r) for r in rollouts]
 
 
-def key_of(form: Format, record: JsonObject) -> str | None:
+def key_of(
+    form: Format,
+    record: JsonObject,
+) -> str | None:
     """Return the group key that is made of parts, or computed; None if a record has none."""
     if form.compute_key:
         key: str | None = code(form.compute_key)(record)
@@ -76,7 +83,10 @@ def key_of(form: Format, record: JsonObject) -> str | None:
     return key_text(values if len(values) > 1 else values[0])
 
 
-def fits(form: Format, record: JsonObject) -> bool:
+def fits(
+    form: Format,
+    record: JsonObject,
+) -> bool:
     """Return whether a record is of a format by its keys; False if its test raises an error."""
     try:
         if not holds(record, form.has):

@@ -164,7 +164,10 @@ def values_of(holder: JsonObject) -> tuple[Any, Any]:
     return asked, answer if asked is text else decoded(answer)
 
 
-def _kind(raw: JsonObject, attributes: JsonObject) -> str:
+def _kind(
+    raw: JsonObject,
+    attributes: JsonObject,
+) -> str:
     stated = [lookup(attributes, name) for name in _KINDS]
     for value in [*stated, *map(raw.get, _OWN_KINDS)]:
         kind = str(value).lower()

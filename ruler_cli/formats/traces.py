@@ -9,11 +9,15 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API all values, or none. A text
   is a model's own, even if it is JSON, unless an input is JSON text as well.
 - Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
+
+A step of a conversation that continues an earlier one replaces it, because its input holds that one's input and
+answer. A message is left out only if it stands in the step that replaces its own, so a trace may be shown
+twice, never in part.
 """
 
 from __future__ import annotations
 
-from itertools import chain
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -28,25 +32,23 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.keys import key_text
 from ruler_cli.formats.paths import every
-from ruler_cli.formats.trace_conversations import (
-    Conversation,
-    conversations_of,
-    is_within,
-    rest_of,
-    run_of,
-    says,
-)
 from ruler_cli.formats.trace_spans import Span, decoded, spans_of, values_of
 from ruler_cli.messages.content import Messages, first_agent_turn, text_of
 from ruler_cli.messages.dialects import (
+    Said,
+    agent_turns,
     as_turn,
+    call_turn,
     is_message,
     messages_of,
     offered_tools,
     question_turns,
+    result_turn,
     said,
 )
 from ruler_cli.types import Rollout
+
+Turns = list[Said]
 
 _SPANS = words("spans observations trace.observations")
 _ITEMS = words(
@@ -62,6 +64,10 @@ _FEEDBACK = words(
     "feedback_stats{}.value.avg"
 )
 """Scores of a trace, and those of a span."""
+_LONG = 12
+"""Characters of a text that do not stand in another text by chance."""
+_NEAR = 200
+"""Last conversations that a step may continue; one before them is shown twice."""
 
 
 def _listed(record: JsonObject) -> list[Any]:
@@ -77,24 +83,27 @@ def read_trace(record: JsonObject) -> Rollout:
         )
     spans = spans_of(_listed(record))
     task, final = _ends(record, spans)
-    conversations = conversations_of(spans)
-    further = []
+    conversations = _conversations_of(spans)
+    further: tuple[Messages, ...] = ()
     if conversations:
-        main, messages = _main(conversations, task)
-        messages += _unsaid(final, conversations)
-        further = [talk.messages for talk in conversations if talk is not main]
+        messages, further = _joined(conversations, task, final)
     else:
         messages = _without_calls(task, final, spans)
-    offered = (
-        span.tools or offered_tools(span.input)
-        for span in spans
-        if span.kind == "call"
-    )
+    tools = []
+    # the only number of Langfuse's scores, Phoenix's annotations, LangSmith's feedback
+    stated = [every(record, path) for path in _SCORES]
+    for span in spans:
+        stated += [every(span.raw, path) for path in _FEEDBACK]
+        if span.kind == "call":
+            tools.append(span.tools or offered_tools(span.input))
+    numbers = []
+    for scores in stated:
+        numbers += [s for _, s in scores if isinstance(s, int | float)]
     return Rollout(
         messages,
-        histories=tuple(further),
-        tools=first(filter(None, offered)),
-        outcome=_outcome(record, spans),
+        histories=further,
+        tools=first(filter(None, tools)),
+        outcome=numbers[0] if len(numbers) == 1 else None,
     )
 
 
@@ -117,38 +126,37 @@ def _ends(
     return task, last if final is None else final
 
 
-def _main(
-    conversations: list[Conversation],
+def _joined(
+    conversations: list[_Conversation],
     task: Any,
-) -> tuple[Conversation, Messages]:
-    """Return the first conversation with the task, or else the first, and its messages behind the task."""
+    final: Any,
+) -> tuple[Messages, tuple[Messages, ...]]:
+    """Return the first conversation with the task, or else the first, behind the task; and the other ones.
+
+    The root's final answer is its last turn, unless a conversation has it.
+    """
     question = messages_of(task, "user") or []
     text = text_of(question[-1]) if question else ""
 
-    def is_unasked(talk: Conversation) -> bool:
-        return not any(is_within(text, turn.text) for turn in talk.input)
+    def is_unasked(talk: _Conversation) -> bool:
+        return not any(_is_within(text, turn.text) for turn in talk.input)
 
     main = min(conversations, key=is_unasked)
     messages = main.messages
     if (text and is_unasked(main)) or not first_agent_turn(messages):
         messages = [*(question or as_turn("user", task)), *messages]
-    return main, messages
-
-
-def _unsaid(
-    final: Any,
-    conversations: list[Conversation],
-) -> Messages:
-    """Return the root's final answer as a turn; none if a conversation has it."""
-    messages = messages_of(final, "assistant") or as_turn("assistant", final)
-    output = [*map(said, messages)]
-    answers = [turn for turn in output if turn.form.by_agent and turn.text]
-    last = (answers or output)[-1:]
+    answer = messages_of(final, "assistant") or as_turn("assistant", final)
+    output = [*map(said, answer)]
+    spoken = [turn for turn in output if turn.form.by_agent and turn.text]
+    last = (spoken or output)[-1:]
     for talk in conversations:
         values = [decoded(turn.text) for turn in talk.turns]
-        if says(talk.turns, last) or final in values:
-            return []
-    return [turn.message for turn in last]
+        if _says(talk.turns, last) or final in values:
+            break
+    else:
+        messages += [turn.message for turn in last]
+    further = [talk.messages for talk in conversations if talk is not main]
+    return messages, tuple(further)
 
 
 def _without_calls(
@@ -156,46 +164,29 @@ def _without_calls(
     final: Any,
     spans: list[Span],
 ) -> Messages:
-    """Return the turns of a trace without model calls: the root's input, the tools as they ran, its output.
-
-    A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
-    """
+    """Return the turns of a trace without model calls: the root's input, the tools as they ran, its output."""
     asked = question_turns(task)
     if is_object(task) and not is_message(task) and "messages" not in task:
-        stated = [*filter(None, task.values())]
         # one of several members would be a part of the task
+        stated = [*filter(None, task.values())]
         asked = as_turn("user", task) if len(stated) > 1 else asked
-    messages = messages_of(final, "assistant") or as_turn("assistant", final)
-    if not messages:
+    answer = agent_turns(final)
+    if lookup(final, "messages"):
+        # the state of a framework begins with the input
+        state = messages_of(final, "assistant") or []
+        size = len(asked)
+        if [*map(said, state[:size])] == [*map(said, asked)]:
+            answer = state[size:]
+    if not answer:
         raise UnreadableError(
             "holds no model call with its messages, and no output of its root; let the tracer record what was said, "
             "not only when (OpenAI's agents: let your processor add `input` and `response` of `span.span_data` to the "
             "`span_data` that it writes)"
         )
-    turns = [*map(said, messages)]
-    answer = rest_of([*map(said, asked)], turns) or turns
-    has_results = is_object(final) and "messages" in final
-    for turn in answer:
-        is_returned = has_results and turn.form.is_returned
-        if not (turn.form.is_own or is_returned):
-            return [*asked, *as_turn("assistant", final)]
     for tool in spans:
-        if tool.kind == "tool" and len(answer) == 1:
-            asked += run_of(tool)
-    return [*asked, *[turn.message for turn in answer]]
-
-
-def _outcome(
-    record: JsonObject,
-    spans: list[Span],
-) -> float | None:
-    """Return the only number of Langfuse's scores, Phoenix's annotations, LangSmith's feedback."""
-    stated = [every(record, path) for path in _SCORES]
-    for span in spans:
-        stated += [every(span.raw, path) for path in _FEEDBACK]
-    scores = [score for _, score in chain.from_iterable(stated)]
-    numbers = [s for s in scores if isinstance(s, int | float)]
-    return numbers[0] if len(numbers) == 1 else None
+        if tool.kind == "tool":
+            asked += _run_of(tool)
+    return [*asked, *answer]
 
 
 def item_key(record: JsonObject) -> str | None:
@@ -215,3 +206,127 @@ def is_spans(record: JsonObject) -> bool:
         span.kind == "call" or span.input or span.output
         for span in spans_of(record.get("spans"))
     )
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """The input and output of a conversation's last step, whose number is `last` and whose parent `parent`."""
+
+    input: Turns
+    output: Turns
+    last: int
+    parent: str | None
+
+    @property
+    def turns(self) -> Turns:
+        """All turns of the conversation."""
+        return self.input + self.output
+
+    @property
+    def messages(self) -> Messages:
+        """All messages of the conversation."""
+        return [turn.message for turn in self.turns]
+
+    def is_continued(
+        self,
+        asked: Turns,
+        answered: Turns,
+    ) -> bool:
+        """Return whether a step holds this input and this answer, or is the same step again."""
+        size = len(self.input)
+        begins = bool(self.input) and self.input == asked[:size]
+        # the same step again may have failed
+        spoken = asked[size:] or answered or self.output
+        return begins and _says(spoken, self.output)
+
+
+def _conversations_of(spans: list[Span]) -> list[_Conversation]:
+    """Return the conversations of the model calls, in the order in which they begin."""
+    conversations: list[_Conversation] = []
+    for number, span in enumerate(spans):
+        if span.kind != "call":
+            continue
+        asked = [*map(said, question_turns(span.input))]
+        answered = [*map(said, agent_turns(span.output))]
+        if not asked + answered:
+            continue
+        near = conversations[:-_NEAR:-1]
+        continued = [t for t in near if t.is_continued(asked, answered)]
+        if continued:
+            talk = max(continued, key=lambda talk: len(talk.input))
+            new = asked[len(talk.input) :]
+            talk.input = talk.input + _with_thought(new, talk.output)
+            if new or answered:
+                talk.output = answered
+            talk.last = number
+            talk.parent = span.parent
+        else:
+            talk = _Conversation(
+                asked,
+                answered,
+                number,
+                span.parent,
+            )
+            conversations.append(talk)
+    # the tools that ran after a conversation's last step: results of its calls, and what no model called
+    called = set()
+    for talk in conversations:
+        called |= _called(talk.turns)
+        pending = _called(talk.output)
+        for tool in spans[talk.last + 1 :]:
+            if tool.kind != "tool" or tool.output is None:
+                continue
+            if tool.name in pending:
+                _, result = _run_of(tool)
+                talk.output.append(said(result))
+    end = max([talk.last for talk in conversations], default=0)
+    for tool in spans[end + 1 :]:
+        if tool.kind == "tool" and tool.name not in called:
+            beside = (t for t in conversations if t.parent == tool.parent)
+            for talk in [*beside, *conversations][:1]:
+                talk.output += map(said, _run_of(tool))
+    return conversations
+
+
+def _with_thought(
+    new: Turns,
+    answer: Turns,
+) -> Turns:
+    """Return the turns that a step adds; the first, if it repeats an answer without its thought, has it."""
+    thought = first(turn.form.thought for turn in answer if turn.form.thought)
+    if not new or not thought or not new[0].form.by_agent:
+        return new
+    if any(turn.form.thought for turn in new):
+        return new
+    message = {**new[0].message, "reasoning_content": thought}
+    return [replace(new[0], message=message), *new[1:]]
+
+
+def _run_of(tool: Span) -> Messages:
+    """Return the call and the result of a tool that ran, as turns."""
+    identity = tool.identity or tool.name
+    call = call_turn(identity, tool.name, tool.input)
+    return [call, result_turn(identity, tool.output, tool.name)]
+
+
+def _called(turns: Turns) -> set[str]:
+    """Return the names of the tools that turns call."""
+    return {name for turn in turns for name in turn.called}
+
+
+def _says(turns: Turns, answer: Turns) -> bool:
+    """Return whether turns hold an answer: its text without its thoughts, and its calls."""
+    spoken = [turn for turn in turns if turn.form.by_agent]
+    for part in answer:
+        *_, last = part.text.split("</think>")
+        text = last.strip()
+        if not any(_is_within(text, turn.text) for turn in spoken):
+            return False
+    return _called(answer) <= _called(spoken)
+
+
+def _is_within(text: str, whole: str) -> bool:
+    """Return whether a text holds this one; a short one must be equal, as it stands in many."""
+    if not text or text == whole:
+        return True
+    return len(text) >= _LONG and text in whole

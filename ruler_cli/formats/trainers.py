@@ -21,7 +21,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    first_at,
     first_of,
     is_list,
     is_message_list,
@@ -35,12 +34,10 @@ from ruler_cli.formats.chat import (
     make_rollout,
     prompt_at,
     read_or_error,
-    tools_of,
-    with_submission,
 )
 from ruler_cli.formats.keys import hashed_key, key_text
 from ruler_cli.formats.paths import Rollouts
-from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
+from ruler_cli.messages.content import first_agent_turn, new_turn
 from ruler_cli.messages.conversations import (
     check_messages,
     last_states,
@@ -59,22 +56,12 @@ def verl_group(record: JsonObject) -> str | None:
     return match and match[1]
 
 
-def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
+def with_session(
+    record: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
     """Name the session of verl's V1, whose outputs are one rollout."""
     return replace(rollout, member=record["uid"].rpartition("_")[0])
-
-
-def _gym_conversations(output: Any) -> list[Messages]:
-    """Return the items of an output, or the lists of a list of lists: each is the conversation up to a step.
-
-    A list that no other one continues stays: a context that was compacted, another attempt.
-    """
-    if not items(output) or not all(map(is_list, output)):
-        output = [output]
-    parts = [check_messages(part, "response.output") for part in output]
-    # neither one that a later list continues, nor one that an earlier one does
-    backwards = last_states(reversed(last_states(parts)))
-    return backwards[::-1]
 
 
 _GYM_TASKS = words(
@@ -88,11 +75,14 @@ def read_gym(record: JsonObject) -> Rollout:
     """Read a rollout of NeMo-Gym."""
     asked = record["responses_create_params"]
     output = lookup(record, "response.output")
-    if not output:
-        raise UnreadableError(
-            "has no items in `response.output`: the agent failed before it answered"
-        )
-    *earlier, last = _gym_conversations(output)
+    # its items, or lists of them: each is the conversation up to a step
+    listed = [output]
+    if items(output) and all(map(is_list, output)):
+        listed = output
+    parts = [check_messages(part, "response.output") for part in listed]
+    # one that no other continues stays: a context that was compacted, another attempt
+    backwards = last_states(reversed(last_states(parts)))
+    last, *earlier = backwards
     # an output may begin with the task
     places = _GYM_TASKS if first_agent_turn(last) == 0 else _GYM_TASKS[:1]
     prompt = prompt_at(asked, places)
@@ -102,9 +92,8 @@ def read_gym(record: JsonObject) -> Rollout:
     failed = record.get("_ng_failure_class")
     return make_rollout(
         prompt,
-        with_submission(record, last),
-        histories=tuple(earlier),
-        tools=tools_of(asked),
+        last,
+        histories=tuple(earlier[::-1]),
         # of a verifier that failed the number says nothing
         reward=record.get("reward") if failed is None else None,
     )
@@ -123,22 +112,16 @@ def read_nemo_rl(record: JsonObject) -> Rollout:
     )
 
 
-def with_transcript(_: JsonObject, rollout: Rollout) -> Rollout:
+def with_transcript(
+    _: JsonObject,
+    rollout: Rollout,
+) -> Rollout:
     """Mark the only message of an Atropos rollout as a whole conversation if it is the user's."""
     message, *more = rollout.messages
     if more or message.get("role") != "user":
         return rollout
     whole = {**message, "role": TRANSCRIPT}
     return replace(rollout, messages=[whole])
-
-
-_OUTCOMES = words(
-    "metrics.correct metrics.correct_answer metrics.is_correct metrics.correct_answer_reward_func "
-    "rewards.correct.score rewards.correct_answer.score rewards.is_correct.score "
-    "rewards.correct_answer_reward_func.score rewards.correct rewards.correct_answer rewards.is_correct "
-    "rewards.correct_answer_reward_func"
-)
-"""Metrics and rewards that tell whether the answer is correct."""
 
 
 def read_trace(trace: JsonObject) -> Rollout:
@@ -172,15 +155,18 @@ def read_trace(trace: JsonObject) -> Rollout:
     return Rollout(
         main,
         histories=tuple(further),
-        tools=tools_of(trace),
-        outcome=first_at(trace, *_OUTCOMES),
         ended=ended,
     )
 
 
 def read_episode(record: JsonObject) -> Rollouts:
     """Read the traces of an episode that train the model, one rollout each."""
-    return _rollouts(record, "traces", "agent.name", read_trace)
+    return _rollouts(
+        record,
+        "traces",
+        "agent.name",
+        read_trace,
+    )
 
 
 def _rollouts(
@@ -188,7 +174,6 @@ def _rollouts(
     name: str,
     role: str,
     read: Callable[[Any], Rollout],
-    **shared: Any,
 ) -> Rollouts:
     """Read the trained members of the list `name`; UnreadableError if none of them can be judged.
 
@@ -210,7 +195,12 @@ def _rollouts(
         # they stand in the order in which they ended
         members.sort(key=lambda pair: lookup(pair[0], "timing.start") or 0.0)
     rollouts = [
-        read_or_error(path, read, value, member=member, **shared)
+        read_or_error(
+            path,
+            read,
+            value,
+            member=member,
+        )
         for value, path in members
     ]
     errors = [rollout.error for rollout in rollouts]
@@ -235,5 +225,9 @@ def read_rllm(record: JsonObject) -> Rollouts:
         *earlier, last = last_states(listed)
         return Rollout(last, histories=tuple(earlier))
 
-    outcome = record.get("is_correct")
-    return _rollouts(record, "trajectories", "name", read, outcome=outcome)
+    return _rollouts(
+        record,
+        "trajectories",
+        "name",
+        read,
+    )

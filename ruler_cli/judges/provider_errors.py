@@ -16,6 +16,8 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -272,10 +274,12 @@ def error_of(data: bytes) -> tuple[str, str]:
             or error
         )
     if isinstance(error, list):  # FastAPI's, which gives the request back
-        parts = [part for part in error if isinstance(part, dict)]
-        error = "; ".join(
-            f"{part.get('loc')}: {part.get('msg')}" for part in parts
-        )
+        parts = [
+            f"{part.get('loc')}: {part['msg']}"
+            for part in error
+            if isinstance(part, dict) and "msg" in part
+        ]
+        error = "; ".join(parts) or str(error)
     if isinstance(error, dict):  # TypeSafe's
         error = error.get("message") or error
     message = str(error)[:_LONGEST]
@@ -358,7 +362,11 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def retry_after(headers: Mapping[str, str], message: str) -> float | None:
+def retry_after(
+    headers: Mapping[str, str],
+    message: str,
+    now: datetime | None = None,
+) -> float | None:
     """The seconds to wait before another try, as lowered headers or the message of an error name them, else None."""
     milliseconds = headers.get("retry-after-ms", "")
     stated = headers.get("retry-after", "")
@@ -369,6 +377,12 @@ def retry_after(headers: Mapping[str, str], message: str) -> float | None:
         seconds = _finite(float(milliseconds) / 1000)
     elif _NUMBER.fullmatch(stated):
         seconds = _finite(float(stated))
+    else:  # an HTTP date
+        with suppress(ValueError, TypeError, OverflowError, IndexError):
+            when = parsedate_to_datetime(stated)
+            when = when if when.tzinfo else when.replace(tzinfo=UTC)
+            wait = when - (now or datetime.now(UTC))
+            seconds = max(0.0, wait.total_seconds())
     return delay_in(message) if seconds is None else seconds
 
 

@@ -1,7 +1,7 @@
 """The judge's answer to every request, by content: SQLite files, one that is written and others to read.
 
 Rows are only added, and the newest of a key counts, so no paid reply is overwritten.
-A row is committed before `store` or `keep` returns: it outlives a crash of the process (after a power cut
+A row is committed before `store` returns: it outlives a crash of the process (after a power cut
 the last few rows may be missing, never torn). Bodies are stored as they came, so a better parser gets more
 out of old ones.
 
@@ -142,10 +142,7 @@ def key_of(
 
 
 class Ledger(AbstractContextManager["Ledger"]):
-    """A ledger that is read and written, and others that are only read; open until `close`.
-
-    Only `keep` may be called from several threads.
-    """
+    """A ledger that is read and written, and others that are only read; open until `close`."""
 
     def __init__(
         self,
@@ -204,7 +201,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         model: str,
         answer: Reply | CallError,
     ) -> None:
-        """Store an answer as `keep` does, in a thread only if another process is writing."""
+        """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
+
+        The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
+        next run has to ask again. It waits in a thread if another process is writing.
+        """
         self._refuse_vanished()
         row = _row_of(key, model, answer)
         try:
@@ -217,26 +218,13 @@ class Ledger(AbstractContextManager["Ledger"]):
                     self._own.run, INSERT, *row, limiter=self._threads
                 )
 
-    def keep(
-        self,
-        key: bytes,
-        model: str,
-        answer: Reply | CallError,
-    ) -> None:
-        """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
-
-        The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
-        next run has to ask again.
-        """
-        self._own.run(INSERT, *_row_of(key, model, answer))
-
     def keep_all(
         self, answers: Sequence[tuple[bytes, str, Reply | CallError]]
     ) -> int:
         """Store imported answers, (key, model, answer) each, all or none; return the number of new replies.
 
         A reply stands over a failed call, a failed call over an unreadable body; of two of a kind the first
-        stays. So the order of such answers does not matter. Answers as for `keep`, else ValueError; OutputError if
+        stays. So the order of such answers does not matter. Answers as for `store`, else ValueError; OutputError if
         they cannot be written.
         """
         self._refuse_vanished()

@@ -33,7 +33,8 @@ _FOUND = re.compile(
 _BREAK = re.compile(r"\\+[rn]|\s")
 _SAMPLE = 2000
 _UTF_8 = getincrementaldecoder("utf-8")
-_LETTERS, _DIGITS, _DISTINCT = 0.12, 0.03, 48
+_SHARES = ((str.isupper, 0.12), (str.islower, 0.12), (str.isdigit, 0.03))
+_DISTINCT = 48
 """Least shares of capital letters, small letters and digits, and least number of different characters, in bytes."""
 _CIPHER = re.compile(
     r'(?<!\\)(\\*)"(encrypted_(?:content|index|stdout)|redacted_thinking\1",\s?\1"data)\1":(\s?)\1"([^"\\\s]{40,})\1"'
@@ -43,9 +44,8 @@ _CIPHER = re.compile(
 
 def mark_of(text: str) -> str:
     """Return what stands for a binary text: its size, and a digest that other bytes do not have."""
-    digest = blake2b(
-        text.encode("utf-8", "surrogatepass"), digest_size=6
-    ).hexdigest()
+    data = text.encode("utf-8", "surrogatepass")
+    digest = blake2b(data, digest_size=6).hexdigest()
     return (
         f"[… {len(text):,} characters of base64 left out by ruler, {digest} …]"
     )
@@ -70,9 +70,8 @@ def without_binary(text: str) -> str:
     """Return a text with marks in place of base64, and without ciphertext, which differs from call to call."""
     if not has_binary(text):
         return text
-    return _FOUND.sub(
-        _marked, _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text)
-    )
+    text = _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text)
+    return _FOUND.sub(_marked, text)
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -87,14 +86,11 @@ def _marked(match: re.Match[str]) -> str:
 def _is_binary(run: str) -> bool:
     """Return whether a long run of base64's characters stands for bytes, not for text or for itself."""
     size = len(run)
-    kinds = (
-        sum(map(str.isupper, run)) / size / _LETTERS,
-        sum(map(str.islower, run)) / size / _LETTERS,
-        sum(map(str.isdigit, run)) / size / _DIGITS,
-        len({*run}) / _DISTINCT,
-    )
-    if min(kinds) < 1:
+    if len({*run}) < _DISTINCT:
         return False
+    for is_kind, least in _SHARES:
+        if sum(map(is_kind, run)) < least * size:
+            return False
     sample = b64decode(run[:_SAMPLE].translate({45: 43, 95: 47}))
     try:
         _UTF_8().decode(sample)  # its last character may be cut off

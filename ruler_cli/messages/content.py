@@ -62,15 +62,9 @@ def is_agent(message: JsonObject) -> bool:
     return role == TRANSCRIPT or (role in AGENT_ROLES and not by_other)
 
 
-_SINGLE = frozenset(SINGLE_CALLS)
-
-
 def calls_of(message: JsonObject) -> list[Any]:
     """Return the calls of a message in any of its fields, also in its metadata, as they stand."""
-    listed = message.get("tool_calls")
-    if listed and is_list(listed) and _SINGLE.isdisjoint(message):  # fast
-        return listed
-    listed = listed or first_of(message, CALL_KEYS)
+    listed = first_of(message, CALL_KEYS)
     if not listed and "metadata" in message:
         listed = lookup(message, "metadata.tool_calls")
     value = json_value(listed, text=True)
@@ -94,11 +88,9 @@ def other_text(
     """
     if besides.issuperset(message):  # fast, as most are
         return {}
-    fields = {
-        key: value for key, value in message.items() if key not in besides
-    }
+    rest = {key: message[key] for key in message if key not in besides}
     shown = {}
-    for key, value in ungraded(fields).items():
+    for key, value in ungraded(rest).items():
         if numbers:
             says = any(leaf is not False for leaf in leaves(value))
         else:
@@ -108,7 +100,10 @@ def other_text(
     return shown
 
 
-def ungraded(value: Any, depth: int = 0) -> Any:
+def ungraded(
+    value: Any,
+    depth: int = 0,
+) -> Any:
     """Return a JSON value, also one in JSON text, without reference answers and what graders say, at every depth."""
     if depth > _MOST_LEVELS:
         return None
@@ -146,11 +141,9 @@ def leaves(
     while stack:
         item = stack.pop()
         if is_object(item):
-            stack += [
-                inner
-                for key, inner in item.items()
-                if key not in ABOUT_TURN and not beside & words_of(key)
-            ]
+            for key, inner in item.items():
+                if key not in ABOUT_TURN and not beside & words_of(key):
+                    stack.append(inner)
         elif is_list(item):
             stack += item
         elif item not in (None, ""):
@@ -159,13 +152,11 @@ def leaves(
 
 def has_text(value: Any) -> bool:
     """Return whether a JSON value holds text or a number, other than kinds and ids."""
-    if value is None or is_text(value):  # fast
-        return bool(value and not value.isspace())
     for leaf in leaves(value):
-        says = (
-            not leaf.isspace() if is_text(leaf) else not isinstance(leaf, bool)
-        )
-        if says:
+        if is_text(leaf):
+            if not leaf.isspace():
+                return True
+        elif not isinstance(leaf, bool):
             return True
     return False
 

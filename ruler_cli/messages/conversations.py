@@ -57,7 +57,10 @@ from ruler_cli.messages.parts import (
 from ruler_cli.messages.read import has_content
 
 
-def check_messages(value: Any, where: str) -> Messages:
+def check_messages(
+    value: Any,
+    where: str,
+) -> Messages:
     """Return a list of plain message objects, each Choice replaced by its message.
 
     UnreadableError if the value is no such list or an empty one; `where` is its path for the error.
@@ -72,32 +75,35 @@ def check_messages(value: Any, where: str) -> Messages:
     # fast, because most of a dump is read twice: no Python statement for each message
     is_plain = {*map(type, value)} == {dict}
     if not (is_plain and all(map(contains, value, repeat("role")))):
-        messages = _stated_messages(value, where)
+        messages = []
+        for i, item in enumerate(value):
+            stated = _stated_messages(item)
+            if stated is None:
+                problem = "is not a message object with a role"
+                raise UnreadableError(f"`{where}[{i}]` {problem}")
+            messages += stated
     if GRADER in map(dict.get, messages, repeat("role")):
         return [turn for turn in messages if turn.get("role") != GRADER]
     return messages
 
 
-def _stated_messages(value: list[Any], where: str) -> Messages:
-    messages = []
-    for i, item in enumerate(value):
-        inner = first_at(item, "message", "rawItem", "raw_item")
-        # a Choice is a dict with `message` inside, and no role of its own
-        message = inner if is_object(inner) and "role" not in item else item
-        listed = json_messages(item)
-        if lookup(item, "object") == "response":
-            listed = objects(item["output"])  # OpenAI's, of items
-        if is_object(message) and (
-            "role" in message or "type" in message or kind_of(message)
-        ):
-            messages.append(message)
-        elif listed is not None:
-            messages += listed
-        else:
-            raise UnreadableError(
-                f"`{where}[{i}]` is not a message object with a role"
-            )
-    return messages
+def _stated_messages(item: Any) -> Messages | None:
+    """Return the messages that an item of a list states; None if it is none."""
+    inner = first_at(
+        item,
+        "message",
+        "rawItem",
+        "raw_item",
+    )
+    # a Choice is a dict with `message` inside, and no role of its own
+    message = inner if is_object(inner) and "role" not in item else item
+    if is_object(message) and (
+        "role" in message or "type" in message or kind_of(message)
+    ):
+        return [message]
+    if lookup(item, "object") == "response":
+        return objects(item["output"])  # OpenAI's, of items
+    return json_messages(item)
 
 
 def last_states(conversations: Iterable[Messages]) -> list[Messages]:
@@ -145,9 +151,7 @@ _BODIES = ("messages", "contents")
 
 def json_messages(value: Any) -> list[Any] | None:
     """Return the messages that a text holds as JSON; None if it holds anything else, and for no text."""
-    if not is_text(value):
-        return None
-    if not value[:64].lstrip().startswith(("[", "{")):
+    if not is_text(value) or value[:64].lstrip()[:1] not in ("[", "{"):
         return None
     value = json_value(value)
     if is_object(value):
@@ -171,7 +175,11 @@ def _is_message(value: Any) -> bool:
     return str(speaker).lower() in ROLES
 
 
-def named_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
+def named_turns(
+    value: list[Any],
+    *,
+    calls: bool = False,
+) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none.
 
     With `calls` also calls alone, which may be those that an agent should make.
@@ -189,13 +197,14 @@ def named_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
         return with_system({"system": rules}, [*turns])
     by = first(key for key in _SPEAKERS_IN if key in first_turn)
     text_key = first(key for key in _SAID_IN if key in first_turn)
-    speakers = [turn.get(by) for turn in value]
-    # a part of content has a `type` and a `text` too
-    known_types = all(
-        kind_of(turn) or str(turn.get(by)).lower() in ROLES for turn in value
-    )
-    if by is None or text_key is None or (by in KIND_KEYS and not known_types):
+    if by is None or text_key is None:
         return step_turns(value, calls=calls)
+    speakers = [turn.get(by) for turn in value]
+    if by in KIND_KEYS:
+        # a part of content has a `type` and a `text` too
+        for turn, speaker in zip(value, speakers, strict=True):
+            if not kind_of(turn) and str(speaker).lower() not in ROLES:
+                return step_turns(value, calls=calls)
     if not all(map(is_text, speakers)):
         return None
     return [_named_turn(turn, by, text_key) for turn in value]
@@ -234,13 +243,15 @@ def _named_turn(
     unknown = "assistant" if is_name else kind or speaker
     role = ROLES.get(str(speaker).lower(), unknown)
     made = new_turn(role, turn.get(text_key), name=is_name and speaker)
-    for key, value in turn.items():
-        if key not in (by, text_key):
-            made[key] = value
-    return made
+    rest = {key: turn[key] for key in turn if key not in (by, text_key)}
+    return made | rest
 
 
-def step_turns(value: list[Any], *, calls: bool = False) -> Messages | None:
+def step_turns(
+    value: list[Any],
+    *,
+    calls: bool = False,
+) -> Messages | None:
     """Convert steps of a thought, an action and an observation; None if they are none."""
     steps = objects(value)
     keys = {key for step in steps for key in step}
@@ -295,12 +306,17 @@ def _turns_of_step(step: JsonObject) -> Messages:
         thought = None  # the model's whole response says it (SWE-agent)
     calls = []
     for done in action if is_list(action) else [action]:
-        if done is not None:
+        if is_object(done) and first_of(done, NAMES):
+            calls.append(done)
+        elif done is not None:
             calls.append(_call_of_step(done, keys[1], arguments))
     for key in (*keys, *_STEP_COPIES):
         turn.pop(key, None)
     turn |= new_turn(
-        "assistant", answer, reasoning_content=thought, tool_calls=calls
+        "assistant",
+        answer,
+        reasoning_content=thought,
+        tool_calls=calls,
     )
     if has_content(turn):
         turns.insert(at, turn)
@@ -312,9 +328,7 @@ def _call_of_step(
     key: str,
     arguments: Any,
 ) -> Turn:
-    """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
-    if is_object(done) and first_of(done, NAMES):
-        return done
+    """Return the call of a step: its action names the tool beside its input, or is all of it."""
     if arguments is not None or key in NAMES:
         return {"name": done, "arguments": arguments}
     if is_object(done) and len(done) == 1:
@@ -331,25 +345,23 @@ def content_turns(message: JsonObject) -> Iterator[Turn]:
     role = message.get("role") or kind_of(message)
     if role == "model":
         role = "assistant"
-    for is_others, listed in groupby(map(_one_part, parts), _is_others):
-        if is_others:
+
+    def is_others(part: Any) -> bool:
+        return is_object(part) and kind_of(part) in OTHERS
+
+    for by_others, listed in groupby(map(_one_part, parts), is_others):
+        if by_others:
             yield from map(typed_turn, listed)
             continue
-        shown = [part for part in listed if not _is_marker(part)]
+        # a part with a type alone only marks a step
+        shown: list[Any] = []
+        for part in listed:
+            if not (is_object(part) and part.keys() <= {"type"}):
+                shown.append(part)
         text = lookup(shown, "0.text")
         content = text if is_text(text) and len(shown) == 1 else shown
         if shown:
             yield new_turn(role, content, name=message.get("name"))
-
-
-def _is_others(part: Any) -> bool:
-    """Return whether a part is a turn of somebody else than the agent."""
-    return is_object(part) and kind_of(part) in OTHERS
-
-
-def _is_marker(part: Any) -> bool:
-    """Return whether a part only marks a step."""
-    return is_object(part) and part.keys() <= {"type"}
 
 
 def _one_part(part: Any) -> Any:
@@ -361,17 +373,14 @@ def _one_part(part: Any) -> Any:
     return {**inner, "type": "tool_use", "name": name}
 
 
-def _is_exchange(turns: Messages) -> bool:
-    return {"user", "assistant"} <= {turn["role"] for turn in turns}
-
-
 def dialogue(value: Any) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
     text = value if is_text(value) else ""
     for markers in _MARKERS:
-        turns = _split(text, markers) if markers.match(text) else []
-        if _is_exchange(turns):
-            return turns
+        if markers.match(text):
+            turns = _split(text, markers)
+            if {"user", "assistant"} <= {turn["role"] for turn in turns}:
+                return turns
     return None
 
 
@@ -392,11 +401,10 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
     """
     shared = commonprefix(texts)  # noqa: RUF071 - of texts, not of paths
     for markers in _MARKERS:
-        last = None
-        for mark in markers.finditer(shared):
-            if mark[1].lower() == "assistant":
-                last = mark
-        if last and markers.match(shared):
+        marks = [*markers.finditer(shared)]
+        agents = [mark for mark in marks if mark[1].lower() == "assistant"]
+        if agents and markers.match(shared):
+            last = agents[-1]
             prompt = _split(shared[: last.start()], markers)
             answers = [text[last.end() :].strip() for text in texts]
             return [
@@ -405,7 +413,10 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
     return []
 
 
-def chat_turns(value: Any, where: str) -> Messages:
+def chat_turns(
+    value: Any,
+    where: str,
+) -> Messages:
     """Read a conversation: messages, turns of `from` and `value`, or JSON text of either.
 
     UnreadableError if the value is none of these; `where` is its path for the error.
@@ -416,7 +427,10 @@ def chat_turns(value: Any, where: str) -> Messages:
     return check_messages(value, where)
 
 
-def prompt_turns(value: Any, where: str) -> Messages:
+def prompt_turns(
+    value: Any,
+    where: str,
+) -> Messages:
     """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
     if value in EMPTY:
         return []
@@ -444,7 +458,10 @@ def is_system(message: JsonObject) -> bool:
     return message.get("role") in ("system", "developer")
 
 
-def with_system(record: JsonObject, messages: Messages) -> Messages:
+def with_system(
+    record: JsonObject,
+    messages: Messages,
+) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     if messages and is_system(messages[0]):
         return messages

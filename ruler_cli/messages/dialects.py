@@ -64,12 +64,16 @@ _SYSTEM = words(
 _CHOICES = words(
     "choices.0.message candidates.0.content generations.0.0.message choices.0.text generations.0.0.text"
 )
+_ACTS = (*THOUGHT_KEYS, "parts")
 _ANSWERS = words(
     "messages message content output outputs text response answer result body"
 )
 
 
-def messages_of(value: Any, role: str) -> Messages | None:
+def messages_of(
+    value: Any,
+    role: str,
+) -> Messages | None:
     """Messages in the input (of the role `user`) or output (`assistant`) of a model.
 
     None if the value holds neither messages of a known shape nor a text.
@@ -83,13 +87,11 @@ def messages_of(value: Any, role: str) -> Messages | None:
     if is_message(value):
         return normalize_message(value)
     messages = _asked(value) if role == "user" else _answered(value)
-    if messages is not None:
-        return messages
     # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
-    if len(only) == 1 and is_text(only[0]):
+    if messages is None and len(only) == 1 and is_text(only[0]):
         return messages_of(only[0], role)
-    return None
+    return messages
 
 
 def _listed_messages(
@@ -108,8 +110,7 @@ def _listed_messages(
         if messages:
             return messages
     if not asked and all(is_text(lookup(item, "type")) for item in value):
-        parts = [*map(normalize_part, value)]
-        return [new_turn(role, parts)]
+        return [new_turn(role, [*map(normalize_part, value)])]
     return messages_of(value[0], role) if len(value) == 1 else None
 
 
@@ -129,8 +130,7 @@ def _asked(body: JsonObject) -> Messages | None:
 def _answered(body: JsonObject) -> Messages | None:
     """The answer in the body of a response."""
     choice = first_at(body, *_CHOICES)
-    more = first_of(body, (*THOUGHT_KEYS, "parts")) or calls_of(body)
-    if choice is None and more:
+    if choice is None and (first_of(body, _ACTS) or calls_of(body)):
         choice = body
     if is_object(choice):
         role = {} if "kwargs" in choice else {"role": "assistant"}
@@ -164,7 +164,10 @@ def question_turns(value: Any) -> Messages:
     return as_turn("user", value) if messages is None else messages
 
 
-def as_turn(role: str, value: Any) -> Messages:
+def as_turn(
+    role: str,
+    value: Any,
+) -> Messages:
     """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
     if value in EMPTY:
         return []
@@ -178,7 +181,7 @@ def is_message(value: Any) -> bool:
         return False
     if is_text(value.get("role")):
         return bool(_CONTENTS & value.keys())
-    kind, body = langchain_body(value)
+    kind, body = _langchain_body(value)
     if _ITEM.fullmatch(str(kind)) and not is_list(value.get("parts")):
         return True
     if _speaker(kind) in ROLES and kind != "model":
@@ -191,17 +194,14 @@ def _speaker(kind: Any) -> str:
     return str(kind).lower().removesuffix("chunk").removesuffix("message")
 
 
-def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
+def _langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
     """Return the type of a message of LangChain, and the object that holds its content."""
     kind = event.get("type")
+    body = event.get("data")
     if kind == "constructor" and is_object(event.get("kwargs")):
         body = event["kwargs"]
         kind = body.get("type") or lookup(event, "id.-1")
-    else:
-        body = event.get("data")
-    if not is_object(body):
-        body = event
-    return kind if is_text(kind) else None, body
+    return kind if is_text(kind) else None, body if is_object(body) else event
 
 
 def _without_prefixes(value: Any) -> Any:
@@ -220,7 +220,7 @@ def normalize_message(value: JsonObject) -> Messages:
     role = value.get("role")
     body = value
     if not is_text(role):
-        kind, body = langchain_body(value)
+        kind, body = _langchain_body(value)
         if _ITEM.fullmatch(str(kind)):
             return [value]
         role = body.get("role") or kind
@@ -234,7 +234,6 @@ def normalize_message(value: JsonObject) -> Messages:
     if role == "tool" and lookup(content, "type") == "function":
         return []
     made = [*calls_of(body), *items(body.get("invalid_tool_calls"))]
-    calls = [*map(_without_prefixes, made)]
     if is_list(content):
         content = [*map(normalize_part, map(_without_prefixes, content))]
         kinds = [kind_of(part) for part in objects(content)]
@@ -251,7 +250,7 @@ def normalize_message(value: JsonObject) -> Messages:
         name=body.get("name"),
         tool_call_id=body.get("tool_call_id"),
         refusal=body.get("refusal"),
-        tool_calls=calls,
+        tool_calls=[*map(_without_prefixes, made)],
         reasoning_content=first_of(body, THOUGHT_KEYS),
     )
     return [turn]
@@ -288,7 +287,12 @@ def result_turn(
     name: Any = None,
 ) -> Turn:
     """The result of a call as a message."""
-    return new_turn("tool", content, tool_call_id=identity, name=name)
+    return new_turn(
+        "tool",
+        content,
+        tool_call_id=identity,
+        name=name,
+    )
 
 
 def each_at(
@@ -318,4 +322,10 @@ def said(message: Turn) -> Said:
     if not text and form.results:  # they tell it from other messages
         text = repr(form.results)
     whole = text.strip() if is_text(text) else repr(text)
-    return Said(form.role, whole, called, form, message)
+    return Said(
+        form.role,
+        whole,
+        called,
+        form,
+        message,
+    )

@@ -63,7 +63,10 @@ def first_ending(
     return ""
 
 
-def ending(path: str, value: Any) -> str:
+def ending(
+    path: str,
+    value: Any,
+) -> str:
     """Return how a rollout ended by the value at a path: `truncated`, `aborted` or `error`.
 
     It is empty for a normal end, and for words that are not known.
@@ -78,7 +81,10 @@ def ending(path: str, value: Any) -> str:
 
 
 @lru_cache(1024)
-def _meaning(name: str, stated: str) -> str:
+def _meaning(
+    name: str,
+    stated: str,
+) -> str:
     value = _plain(stated)
     name = _plain(name)
     words = [value, name + value]

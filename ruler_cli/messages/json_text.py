@@ -52,7 +52,10 @@ def sorted_json(value: Any) -> str:
     return json_text(value, orjson.OPT_SORT_KEYS)
 
 
-def json_text(value: Any, option: int = 0) -> str:
+def json_text(
+    value: Any,
+    option: int = 0,
+) -> str:
     """Return any value as compact JSON."""
     try:
         data = orjson.dumps(value, option=option)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from ruler_cli.files.values import (
@@ -19,8 +20,10 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.messages.content import Turn, calls_of, json_inside, new_turn
 from ruler_cli.messages.names import (
+    AGENT_ROLES,
     KIND_KEYS,
     OTHERS,
+    RESULT_ROLES,
     TYPED,
     kind_of,
     snake_case,
@@ -99,8 +102,16 @@ _UNTYPED = words(
 """Parts of a message of Gemini's and Bedrock's, which have no type but this name."""
 
 
-def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
-    """Return a message of LlamaIndex' or LangChain's, or one of speech or with files, as others write it."""
+def as_usual(message: JsonObject) -> JsonObject:
+    """Return a typed item, and a message of LlamaIndex', LangChain's, of speech or with files, as others write it."""
+    role = message.get("role")
+    kind = kind_of(message)
+    is_item = role is None and (kind or is_text(message.get("type")))
+    # only what a tool returned is so whoever's turn it is; a `phone_call` that is spoken is none
+    is_spoken = is_text(message.get("content")) and not message.get("name")
+    is_act = role in AGENT_ROLES and not (kind == "call" and is_spoken)
+    if is_item or kind == "tool" or (kind in TYPED and is_act):
+        message = typed_turn(message)
     more = message.get("additional_kwargs")
     if more and is_object(more):
         stated = {}
@@ -108,28 +119,29 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
             if value is not None:
                 stated[name] = value
         message = {**more, **stated}
-    if not message.get("content"):
+    content = message.get("content")
+    if not content:
         for name in ("blocks", "parts", "contents"):
             if is_list(message.get(name)):
-                message = {**message, "content": message[name], name: None}
+                content = message[name]
+                message = {**message, "content": content, name: None}
                 break
     beside: list[JsonObject] = []
     audio = message.get("audio")
     if is_object(audio) and ("id" in audio or "data" in audio):
         beside.append({"type": "audio", **audio})  # OpenAI's, of speech
-    for name in ("attachments", "files"):
-        for file in items(message.get(name)):
-            held = file if is_object(file) else {"file_id": file}
-            beside.append({"type": "file", "file": held})
+    files = map(items, map(message.get, ("attachments", "files")))
+    for file in chain.from_iterable(files):
+        held = file if is_object(file) else {"file_id": file}
+        beside.append({"type": "file", "file": held})
     if beside:
-        content = message.get("content")
         parts = content if is_list(content) else [content]
         return {
             **message,
             **dict.fromkeys(("audio", "attachments", "files")),
             "content": [*filter(None, parts), *beside],
         }
-    if is_result and message.get("status") == "error":
+    if message.get("role") in RESULT_ROLES and message.get("status") == "error":
         return {"is_error": True, **message}
     return message
 
@@ -142,7 +154,12 @@ def typed_turn(item: JsonObject) -> Turn:
     if kind in TYPED and not called:
         name = first_of(item, NAMES)
         call_id = first_of(item, IDS)
-        return new_turn(role, [item], name=name, tool_call_id=call_id)
+        return new_turn(
+            role,
+            [item],
+            name=name,
+            tool_call_id=call_id,
+        )
     if called or "content" in item:
         return {**item, "role": role}
     rest = {}

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
@@ -53,8 +52,6 @@ _REFERENCE = re.compile(
 """The text that a tracer writes in place of a medium, which it keeps elsewhere."""
 REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
 """The signs of it."""
-_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Media types that judges take. A type is read from the bytes; what a record states is not believed."""
 _NOT_HELD = "is not an address on the web, and the data does not hold its bytes"
 _ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
 _UNSHOWN = "cannot be sent: judges are sent pictures alone"
@@ -70,31 +67,25 @@ _IN_MARKDOWN = re.compile(
 )
 
 
-def _levels(part: JsonObject) -> list[JsonObject]:
-    """Return a part, and the objects inside it that hold its bytes or its address."""
+def medium_of(part: JsonObject) -> Picture | None:
+    """Return the picture, audio, video or file that a part of a message is; None if it is none."""
+    # the part, and the objects inside it that hold its bytes or its address
     levels = [part]
     for _ in range(_DEEPEST):
         inner = first(filter(is_object, map(levels[-1].get, _HOLDERS)))
         if inner is None:
             break
         levels.append(inner)
-    return levels
-
-
-def medium_of(part: JsonObject) -> Picture | None:
-    """Return the picture, audio, video or file that a part of a message is; None if it is none."""
-    levels = _levels(part)
     media = [first_of(level, ("modality", *_MEDIA)) for level in levels]
     held = [name for name in _HOLDERS if lookup(part, f"{name}.source")]
     kind = str(part.get("type"))
-    named = _MEDIUM.fullmatch(kind) or held
-    if not named and not any(media[1:]):
+    if not (_MEDIUM.fullmatch(kind) or held or any(media[1:])):
         return None
     kind = _kind_of(f"{kind} {held} {media}")
     texts = chain.from_iterable(map(level.get, _BYTES) for level in levels)
     source = first(filter(is_text, texts))
     if kind == "picture":
-        stated = [level["detail"] for level in levels if level.get("detail")]
+        stated = filter(None, [level.get("detail") for level in levels])
         detail = str(first(stated) or "")[:20]
         if source is None:
             return _named("", detail, error="has no bytes in the data")
@@ -110,7 +101,12 @@ def medium_of(part: JsonObject) -> Picture | None:
             return None
         with suppress(TypeError):
             source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
-    return _named(source or "", "", error=_UNSHOWN, kind=kind)
+    return _named(
+        source or "",
+        "",
+        error=_UNSHOWN,
+        kind=kind,
+    )
 
 
 def _kind_of(text: str) -> str:
@@ -129,33 +125,47 @@ def mark_media(
 
     def marked(match: re.Match[str]) -> str:
         kind = _kind_of(match[0].partition("type=")[2])
-        return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
+        return mark(
+            _named(
+                match[0],
+                "",
+                error=_ELSEWHERE,
+                kind=kind,
+            )
+        )
 
     return _REFERENCE.sub(marked, text)
 
 
-def read_picture(source: str, detail: str = "") -> Picture:
+def read_picture(
+    source: str,
+    detail: str = "",
+) -> Picture:
     """Return the picture at an address on the web, in a data address, or in base64; else one with the error."""
     if re.fullmatch("https?://[!-~]+", source, re.IGNORECASE):
         return _named(source, detail, address=source)
     stated = re.match("data:[^,]{0,200},", source, re.IGNORECASE)
-    data: bytes | None = None
-    if stated and not stated[0].lower().endswith(";base64,"):
-        data = unquote_to_bytes(source[stated.end() :])
-    elif stated or not _PLACE.match(source[:300]):
-        data = _from_base64(source[stated.end() if stated else 0 :])
-        if data is None:
-            return _named(
-                source, detail, error="is damaged: its base64 cannot be read"
-            )
-    if data is None:
+    head = stated[0] if stated else ""
+    if head and not head.lower().endswith(";base64,"):
+        data: bytes | None = unquote_to_bytes(source[len(head) :])
+    elif not head and _PLACE.match(source[:300]):
         return _named(source, detail, error=_NOT_HELD)
+    else:
+        data = _from_base64(source[len(head) :])
+    if data is None:
+        error = "is damaged: its base64 cannot be read"
+        return _named(source, detail, error=error)
     measured = _measure(data)
     if measured is None:
         return _named(data, detail, error="is not a PNG, JPEG, GIF or WebP")
     media, width, height = measured
     return _named(
-        data, detail, data=data, media=media, width=width, height=height
+        data,
+        detail,
+        data=data,
+        media=media,
+        width=width,
+        height=height,
     )
 
 
@@ -170,7 +180,12 @@ def _named(
         kind = b"text"
         source = source.encode("utf-8", "replace")
     salt = detail.encode("utf-8", "replace")[:16]
-    digest = blake2b(source, digest_size=16, person=kind, salt=salt)
+    digest = blake2b(
+        source,
+        digest_size=16,
+        person=kind,
+        salt=salt,
+    )
     return Picture(digest.hexdigest(), detail=detail, **fields)
 
 
@@ -182,9 +197,9 @@ def _from_base64(text: str) -> bytes | None:
     if "%" in text:
         text = unquote_to_bytes(text).decode("latin-1")
     text = "".join(text.split()).translate({45: 43, 95: 47}).rstrip("=")
-    text += "=" * (-len(text) % 4)
+    padding = "=" * (-len(text) % 4)
     with suppress(ValueError):
-        return binascii.a2b_base64(text, strict_mode=True)
+        return binascii.a2b_base64(text + padding, strict_mode=True)
     return None
 
 
@@ -211,37 +226,24 @@ def _measure(data: bytes) -> tuple[str, int, int] | None:
 
     A size of zeros is not known.
     """
-    png, jpeg, gif, webp = _TYPES
     if data[:8] == b"\x89PNG\r\n\x1a\n" and data[12:16] == b"IHDR":
-        return png, *_numbers(">2I", data, 16)
+        return "image/png", _number(data[16:20]), _number(data[20:24])
     if data[:6] in (b"GIF87a", b"GIF89a"):
-        return gif, 0, 0
+        return "image/gif", 0, 0
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return webp, 0, 0
-    if data[:3] == b"\xff\xd8\xff":
-        for kind, at in _segments(data):
-            if kind & 0xF0 == 0xC0 and kind not in (0xC4, 0xC8, 0xCC):
-                height, width = _numbers(">2H", data, at + 5)
-                return jpeg, width, height
-        return jpeg, 0, 0
-    return None
-
-
-def _numbers(
-    form: str,
-    data: bytes,
-    at: int,
-) -> tuple[int, int]:
-    """Return the two numbers of a form of `struct` at a place; zeros if the data ends before."""
-    if len(data) < at + struct.calcsize(form):
-        return 0, 0
-    first_number, second_number = struct.unpack_from(form, data, at)
-    return first_number, second_number
-
-
-def _segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the kind and the place of each segment of a JPEG."""
+        return "image/webp", 0, 0
+    if data[:3] != b"\xff\xd8\xff":
+        return None
+    # the segments of a JPEG; those of some kinds begin with its size
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
-        yield data[at + 1], at
-        at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
+        kind = data[at + 1]
+        if kind & 0xF0 == 0xC0 and kind not in (0xC4, 0xC8, 0xCC):
+            height = _number(data[at + 5 : at + 7])
+            return "image/jpeg", _number(data[at + 7 : at + 9]), height
+        at += 2 + max(2, _number(data[at + 2 : at + 4]))
+    return "image/jpeg", 0, 0
+
+
+_number = int.from_bytes
+"""The number that bytes are, the highest first."""

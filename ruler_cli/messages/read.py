@@ -41,7 +41,6 @@ from ruler_cli.messages.names import (
     LABELS,
     RESULT_ROLES,
     THOUGHT_KEYS,
-    TYPED,
     USER_ROLES,
     kind_of,
 )
@@ -56,7 +55,6 @@ from ruler_cli.messages.parts import (
     flat_call,
     normalize_part,
     thought_of,
-    typed_turn,
 )
 from ruler_cli.messages.pictures import MARKDOWN, markdown_pieces, medium_of
 from ruler_cli.messages.side_fields import is_said, is_shown_beside, side_fields
@@ -124,7 +122,15 @@ def read_message(message: JsonObject) -> Message:
         if bool(calls) == bool(listed) and not (calls and is_result):
             call_id = _identity(message.get("tool_call_id"))
             by_agent = role in _AGENTS
-            return Message(role, text, calls, is_result, call_id, "", by_agent)
+            return Message(
+                role,
+                text,
+                calls,
+                is_result,
+                call_id,
+                "",
+                by_agent,
+            )
     return _MessageReader().read(message)
 
 
@@ -132,8 +138,7 @@ def has_content(message: JsonObject) -> bool:
     """Return whether a message holds anything to show a judge."""
     read = read_message(message)
     text = read.text.strip() if is_text(read.text) else read.text
-    rest = read.calls or read.thought or read.results or read.fields
-    return bool(text or rest)
+    return any((text, read.calls, read.thought, read.results, read.fields))
 
 
 def _usual_calls(listed: Any) -> tuple[ToolCall, ...]:
@@ -149,18 +154,29 @@ def _usual_calls(listed: Any) -> tuple[ToolCall, ...]:
         if not name or not is_text(name):
             return ()
         call_id = _identity(call["id"])
-        arguments = function["arguments"]
-        if is_object(arguments) and None in arguments.values():
-            return ()
-        calls.append(ToolCall(call_id, name, arguments))
+        calls.append(ToolCall(call_id, name, function["arguments"]))
     return tuple(calls)
 
 
 def _identity(value: Any) -> str:
     """Return the id of a call as a text, empty if it is missing."""
-    if value is None or value == "None":
-        return ""
-    return value if is_text(value) else str(value)
+    return "" if value is None or value == "None" else str(value)
+
+
+def _as_text(value: Any) -> str:
+    return value if is_text(value) else json_text(value)
+
+
+def _without_nulls(value: Any, levels: int = 50) -> Any:
+    if is_list(value) and levels:
+        return [_without_nulls(inner, levels - 1) for inner in value]
+    if not is_object(value) or not levels:
+        return value
+    stated = {}
+    for key, inner in value.items():
+        if inner is not None:
+            stated[key] = _without_nulls(inner, levels - 1)
+    return stated
 
 
 def joined(texts: Sequence[Text]) -> Text:
@@ -168,11 +184,9 @@ def joined(texts: Sequence[Text]) -> Text:
     if all(map(is_text, texts)):
         return "\n".join(map(str, texts))
     pieces: list[Any] = []
-    for number, text in enumerate(texts):
-        if number:
-            pieces.append("\n")
-        pieces += [text] if is_text(text) else text
-    return tuple(pieces)
+    for text in texts:
+        pieces += ["\n", *([text] if is_text(text) else text)]
+    return tuple(pieces[1:])
 
 
 class _MessageReader:
@@ -188,20 +202,12 @@ class _MessageReader:
 
     def read(self, message: JsonObject) -> Message:
         """Read the message."""
-        stated = message.get("role")
-        kind = kind_of(message)
-        is_item = stated is None and (kind or is_text(message.get("type")))
-        # only what a tool returned is so whoever's turn it is; a `phone_call` that is spoken is none
-        is_spoken = is_text(message.get("content")) and not message.get("name")
-        is_act = stated in AGENT_ROLES and not (kind == "call" and is_spoken)
-        if is_item or kind == "tool" or (kind in TYPED and is_act):
-            message = typed_turn(message)
-            stated = message["role"]
         self.filled = None in {**message, "content": 0}.values()
-        by_agent = stated in AGENT_ROLES
+        message = as_usual(message)
+        stated = message.get("role")
         role = str(stated or "assistant")
+        by_agent = stated in AGENT_ROLES
         is_result = role in RESULT_ROLES
-        message = as_usual(message, is_result=is_result)
         content = self._content(message.get("content"))
         text = content.text
         results = content.results
@@ -224,14 +230,13 @@ class _MessageReader:
         name = message.get("name") or ""
         call_id = message.get("tool_call_id") or message.get("call_id")
         if is_result:
-            if call_id:  # its call has the arguments
-                fields = [
-                    field for field in fields if field.name not in ARGUMENTS
-                ]
+            # its call has the arguments
+            besides = ARGUMENTS if call_id else ()
+            fields = [field for field in fields if field.name not in besides]
             for result in results:
                 fields += result.fields
             name = _as_text(name or message.get("function") or "")
-        elif role in AGENT_ROLES and text:
+        elif by_agent and text:
             text = markdown_pieces(text)
         return Message(
             role,
@@ -248,7 +253,9 @@ class _MessageReader:
         )
 
     def _fields(
-        self, holder: JsonObject, besides: frozenset[str] = KNOWN
+        self,
+        holder: JsonObject,
+        besides: frozenset[str] = KNOWN,
     ) -> list[SideField]:
         """Return the fields that are shown beside the content of a message or a part, and note those that are not."""
         shown = list[SideField]()
@@ -274,19 +281,19 @@ class _MessageReader:
     def _text(self, value: Any) -> Text:
         if value is None or is_text(value):
             return value or ""
-        if is_list(value):
-            return self._content(value).text
-        return json_text(value)
+        return self._content(value).text if is_list(value) else json_text(value)
 
     def _content(self, content: Any) -> _Content:
         """Split a content into its text, its thought, and the calls and results among its parts."""
-        if is_object(content) and len(content) == 1:
-            # an object around a text
-            inner = first(filter(is_text, map(content.get, _WRAPPERS)))
-            content = content if inner is None else inner
         if is_object(content):
+            inner = None
+            if len(content) == 1:  # an object around a text
+                inner = first(filter(is_text, map(content.get, _WRAPPERS)))
             is_part = content.get("type") == "text" or medium_of(content)
-            content = [content] if is_part else content
+            if inner is not None:
+                content = inner
+            elif is_part:
+                content = [content]
         if not is_list(content):
             return _Content(self._text(content))
         texts: list[Text] = []
@@ -305,11 +312,14 @@ class _MessageReader:
                 if thought in (None, []):
                     thought = "(not shown)"
                 thoughts.append(self._text(thought))
-            elif is_text(part):
-                texts.append(part)
             else:
-                texts.append(self._part_text(part))
-        return _Content(joined(texts), joined(thoughts), calls, results)
+                texts.append(part if is_text(part) else self._part_text(part))
+        return _Content(
+            joined(texts),
+            joined(thoughts),
+            calls,
+            results,
+        )
 
     def _part_text(self, part: Any) -> Text:
         """Return the text of a part, a picture or another medium, or the part as JSON."""
@@ -334,7 +344,10 @@ class _MessageReader:
         return joined([(medium,), spoken]) if spoken else (medium,)
 
     def _other_text(
-        self, message: JsonObject, *, alone: bool
+        self,
+        message: JsonObject,
+        *,
+        alone: bool,
     ) -> tuple[Text, Iterable[str]]:
         """Return the text of a message without content from other fields, and their names; of several their JSON.
 
@@ -348,10 +361,9 @@ class _MessageReader:
             fields = named
         if not fields:
             return "", fields
-        if len(fields) == 1 and named:
-            (value,) = fields.values()
-            if isinstance(value, str | list):
-                return self._content(value).text, fields
+        value = first(named.values())
+        if len(fields) == 1 and isinstance(value, str | list):
+            return self._content(value).text, fields
         return json_text(fields), fields
 
     def _call(self, call: Any) -> ToolCall:
@@ -362,27 +374,36 @@ class _MessageReader:
         name = first(filter(is_text, map(members.get, NAMES)))
         arguments = first_at(members, *ARGUMENTS)
         result = first_stated(call, RESULTS)
-        if not name and kind_of(call) == "call":
-            # a call of a server's own tool
-            name = first_stated(call, KIND_KEYS)
-            if arguments is None:
-                arguments = {
-                    key: value
-                    for key, value in call.items()
-                    if key not in _NO_ARGUMENTS and value is not None
-                }
-        elif not name:
+        if not name:
             name = "unknown"
-            arguments = call if arguments is None else arguments
+            rest = call
+            if kind_of(call) == "call":
+                # a call of a server's own tool
+                name = first_stated(call, KIND_KEYS)
+                rest = {}
+                for key, value in call.items():
+                    if key not in _NO_ARGUMENTS and value is not None:
+                        rest[key] = value
+            arguments = rest if arguments is None else arguments
         if self.filled:
             arguments = _without_nulls(arguments)
         holders = filter(is_object, map(call.get, HOLDERS))
-        fields = self._beside(members, name, arguments, result, *holders)
+        fields = self._beside(
+            members,
+            name,
+            arguments,
+            result,
+            *holders,
+        )
         call_id = _identity(first_stated(members, IDS))
-        if result is None:
-            return ToolCall(call_id, name, arguments, None, fields)
-        text = self._content(result).text
-        return ToolCall(call_id, name, arguments, text, fields)
+        text = None if result is None else self._content(result).text
+        return ToolCall(
+            call_id,
+            name,
+            arguments,
+            text,
+            fields,
+        )
 
     def _result(self, block: JsonObject) -> ToolResult:
         """Read a result among the parts of a message; it may repeat the arguments of its call."""
@@ -397,23 +418,11 @@ class _MessageReader:
         call_id = _identity(first_stated(block, IDS))
         name = _as_text(first_stated(block, NAMES) or "")
         text = self._content(content).text
-        fields = self._beside(
-            block, content, *map(block.get, (*NAMES, *ARGUMENTS, "toolResult"))
+        repeated = map(block.get, (*NAMES, *ARGUMENTS, "toolResult"))
+        fields = self._beside(block, content, *repeated)
+        return ToolResult(
+            call_id,
+            name,
+            text,
+            fields,
         )
-        return ToolResult(call_id, name, text, fields)
-
-
-def _without_nulls(value: Any, levels: int = 50) -> Any:
-    if is_list(value) and levels:
-        return [_without_nulls(inner, levels - 1) for inner in value]
-    if not is_object(value) or not levels:
-        return value
-    stated = {}
-    for key, inner in value.items():
-        if inner is not None:
-            stated[key] = _without_nulls(inner, levels - 1)
-    return stated
-
-
-def _as_text(value: Any) -> str:
-    return value if is_text(value) else json_text(value)

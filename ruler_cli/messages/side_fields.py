@@ -59,7 +59,10 @@ def side_fields(
             yield SideField(key, json_or_quoted(value), says)
 
 
-def is_shown_beside(message: JsonObject, key: str) -> bool:
+def is_shown_beside(
+    message: JsonObject,
+    key: str,
+) -> bool:
     """Return whether a field beside the content of a turn is shown.
 
     A user's are not: they mostly describe a task, whose text is the content. An `answer` is not: it may be the
@@ -81,21 +84,28 @@ def _values_inside(
             yield from _values_inside(inner, key)
         elif text.strip():
             yield text.strip()
-    if not _COUNTED & words_of(key):
-        inside = leaves(value, _COUNTED)
-        numbers = [
-            leaf for leaf in inside if not is_text(leaf) and leaf is not False
-        ]
-        if len(numbers) <= _MOST_NUMBERS:
-            yield from numbers
+    if _COUNTED & words_of(key):
+        return
+    numbers = []
+    for leaf in leaves(value, _COUNTED):
+        if not is_text(leaf) and leaf is not False:
+            numbers.append(leaf)
+    if len(numbers) <= _MOST_NUMBERS:
+        yield from numbers
 
 
-def is_said(field: SideField, line: str) -> bool:
+def is_said(
+    field: SideField,
+    line: str,
+) -> bool:
     """Return whether a line says all that a field says."""
     return all(_says(line, value) for value in field.says)
 
 
-def _says(line: str, value: Any) -> bool:
+def _says(
+    line: str,
+    value: Any,
+) -> bool:
     if is_text(value):
         return quoted(value)[1:-1] in line
     number = rf"(?<![\w.]){re.escape(json_text(value))}(?![\w.])"

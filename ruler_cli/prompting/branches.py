@@ -46,7 +46,10 @@ class Branches:
         return shown
 
 
-def find_branches(texts: Sequence[str], least: float) -> Branches:
+def find_branches(
+    texts: Sequence[str],
+    least: float,
+) -> Branches:
     """Find the beginnings that some of several texts share, if showing each once saves `least` bytes or more."""
     if not _may_save(texts, least):
         return Branches(texts)
@@ -92,12 +95,20 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
     if saved < least:
         return Branches(texts)
     rest = []
-    for head, start, all_lines in zip(heads, starts, lines, strict=True):
+    for head, start, all_lines in zip(
+        heads,
+        starts,
+        lines,
+        strict=True,
+    ):
         rest.append(head + "\n".join(all_lines[start:]))
     return Branches(rest, blocks, saved)
 
 
-def _may_save(texts: Sequence[str], least: float) -> bool:
+def _may_save(
+    texts: Sequence[str],
+    least: float,
+) -> bool:
     """Return whether two texts begin alike for long enough, without a look at their lines: most groups end here.
 
     In order, neighbours share as much in all as a tree saves, so one pair shares its part of `least`.
@@ -113,7 +124,10 @@ def _may_save(texts: Sequence[str], least: float) -> bool:
     return False
 
 
-def _line_to_share(lines: Sequence[str], at: int) -> str:
+def _line_to_share(
+    lines: Sequence[str],
+    at: int,
+) -> str:
     """Return a line that others may share: a message before further parts, and not the last; else nothing."""
     if at + 1 >= len(lines):
         return ""

@@ -109,12 +109,8 @@ _AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
 _RULES = (
     ("gemini", 0, 258, 768, LONGEST),
     ("4o-mini", 2833, 5667, 512, 768),
-    ("o4-mini", 0, 1.72, 32, LONGEST),
-    ("-mini", 0, 1.62, 32, LONGEST),
+    ("-mini", 0, 1.72, 32, LONGEST),
     ("-nano", 0, 2.46, 32, LONGEST),
-    ("o1", 75, 150, 512, 768),
-    ("o3", 75, 150, 512, 768),
-    ("gpt-5", 70, 140, 512, 768),
     ("", 85, 170, 512, 768),
 )
 """A word in the model's name, tokens of a picture and of each of its tiles, their side, and the picture's shorter side
@@ -122,11 +118,19 @@ _RULES = (
 _MOST_TILES = 1536
 
 
-def picture_tokens(picture: Picture, model: str) -> int:
+def picture_tokens(
+    picture: Picture,
+    model: str,
+) -> int:
     """Estimate the tokens that a picture takes in a prompt to a model, by the rule of its provider."""
     width = picture.width or _UNKNOWN
     height = picture.height or _UNKNOWN
-    width, height = _within(width, height, max(width, height), LONGEST)
+    width, height = _within(
+        width,
+        height,
+        max(width, height),
+        LONGEST,
+    )
     for word, area in _AREAS.items():
         if word in model:
             return min(1600, math.ceil(width * height / area))
@@ -134,7 +138,12 @@ def picture_tokens(picture: Picture, model: str) -> int:
     _, whole, tile, side, shorter = next(rules)
     if whole and picture.detail == "low":
         return whole
-    width, height = _within(width, height, min(width, height), shorter)
+    width, height = _within(
+        width,
+        height,
+        min(width, height),
+        shorter,
+    )
     tiles = math.ceil(width / side) * math.ceil(height / side)
     return whole + math.ceil(tile * min(_MOST_TILES, tiles))
 
@@ -150,14 +159,21 @@ def _within(
     return max(1, round(width * ratio)), max(1, round(height * ratio))
 
 
-def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
+def shown_in(
+    text: str,
+    pictures: Mapping[str, Picture],
+) -> list[Picture]:
     """Return the pictures whose marks stand in a text, in order."""
     if not pictures:
         return []
     return [pictures[mark[2]] for mark in MARK.finditer(text)]
 
 
-def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
+def size_of(
+    text: str,
+    pictures: Mapping[str, Picture],
+    model: str,
+) -> int:
     """Return the bytes of a text, with its pictures as text of as many tokens."""
     tokens = 0
     for picture in shown_in(text, pictures):
@@ -165,7 +181,10 @@ def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
     return len(text.encode()) + int(tokens * BYTES_PER_TOKEN)
 
 
-def with_last(text: str, most: int | None) -> str:
+def with_last(
+    text: str,
+    most: int | None,
+) -> str:
     """Leave out the pictures of a text but for the last `most`, and say so in their places."""
     if most is None:
         return text
@@ -175,7 +194,10 @@ def with_last(text: str, most: int | None) -> str:
     return MARK.sub(r"(\1 is not shown)", text, first)
 
 
-def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
+def placed(
+    text: str,
+    pictures: Mapping[str, Picture],
+) -> tuple[str, Placed]:
     """Return a text with the numbers of its pictures alone, and the pictures with their places in it."""
     if not pictures:
         return text, ()
@@ -189,7 +211,10 @@ def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
     return plain + text[at:], tuple(places)
 
 
-def tokens_of_pictures(pictures: Placed, ask: AskSettings) -> int:
+def tokens_of_pictures(
+    pictures: Placed,
+    ask: AskSettings,
+) -> int:
     """Return the tokens of pictures, as the judge's model counts them."""
     tokens = 0
     for _, picture in pictures:

@@ -66,7 +66,10 @@ CYCLE = 8
 """Passes that one drawn order serves: four shifts of it, each with its reverse."""
 
 
-def balanced(base: Sequence[int], pass_index: int) -> list[int]:
+def balanced(
+    base: Sequence[int],
+    pass_index: int,
+) -> list[int]:
     """The order of a pass within its cycle: `base`, its reverse, `base` a quarter later, its reverse, …."""
     pair, back = divmod(pass_index % CYCLE, 2)
     # rounded up: two and three move too
@@ -132,19 +135,32 @@ class PromptLayout:
     twins: tuple[int, ...] = ()
     numbered: bool = False
 
-    def order(self, seed: int, pass_index: int) -> list[int]:
+    def order(
+        self,
+        seed: int,
+        pass_index: int,
+    ) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
         key = self.key(seed, pass_index - pass_index % CYCLE)
         return balanced(self.drawn(self.all, key), pass_index)
 
-    def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
+    def drawn(
+        self,
+        rollouts: Iterable[int],
+        key: bytes,
+    ) -> list[int]:
         """Rollouts in an order that only `key` and their digests decide."""
         return sorted(
             rollouts,
             key=lambda at: keyed(key, b"order", self.digests[at]),
         )
 
-    def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
+    def key(
+        self,
+        seed: int,
+        pass_index: int,
+        attempt: int = 0,
+    ) -> bytes:
         """The key of all draws for one attempt of a pass."""
         key = self.digest + b"%d/%d" % (seed, attempt)
         if pass_index:
@@ -246,30 +262,30 @@ def render_group(
     examples = []
     owner: list[int | None] = [None] * len(group.rollouts)
     faults: dict[int, str] = {}
+    looks: dict[str, tuple[str, int]] = {}
+    twins: tuple[int, ...] = ()
+    left_out = _left_out(whole_context, context)
     for (_, place, records), lines in zip(readable, rollouts, strict=True):
         text = lines.text(shared, tools=own_tools)
         shown = with_last(text, most)
-        fault = _fault_in(f"{context}\n{shown}", pictures) if sent else ""
+        fault = _fault_in((context, shown), pictures) if sent else ""
         if fault:
             faults |= dict.fromkeys(records, fault)
             continue
+        whole, twin = looks.setdefault(shown, (text, place))
+        if whole != text:
+            twins = twins or (twin, place)
         texts_of = (text, *lines.notes.hidden)
         number = distinct.setdefault(texts_of, len(distinct))
         if number == len(texts):
             texts.append(shown)
             places.append(place)
             examples.append(lines)
+            left_out += _left_out(text, shown)
         for at in records:
             if group.rollouts[at].error is None:
                 owner[at] = number
 
-    whole_texts = [text for text, *_ in distinct]
-    left_out = 0
-    twins: tuple[int, ...] = ()
-    if most is not None:
-        left_out = _marks_in(whole_context, *whole_texts)
-        left_out -= _marks_in(context, *texts)
-        twins = _twins(texts, whole_texts, places)
     rubric = shown_rubric(group, ask.rubric)
     reference = _reference(judged, pictures)
     digests = _digests(distinct)
@@ -294,10 +310,18 @@ def render_group(
         numbered=any(lines.notes.numbered for lines in rollouts),
     )
     layout = _measured(layout, ask)
-    return RenderedGroup(layout, examples, shared, own_tools)
+    return RenderedGroup(
+        layout,
+        examples,
+        shared,
+        own_tools,
+    )
 
 
-def _measured(layout: PromptLayout, ask: AskSettings) -> PromptLayout:
+def _measured(
+    layout: PromptLayout,
+    ask: AskSettings,
+) -> PromptLayout:
     """Return a layout with the sizes of its texts."""
     size = partial(
         size_of,
@@ -327,20 +351,32 @@ def _raw(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _shown_context(context: str, most: int | None) -> str:
+def _shown_context(
+    context: str,
+    most: int | None,
+) -> str:
     """Return the context with all of its pictures, or with none."""
     return with_last(context, 0) if most == 0 else context
 
 
-def _marks_in(*texts: str) -> int:
-    return sum(len(MARK.findall(text)) for text in texts)
+def _left_out(
+    whole: str,
+    shown: str,
+) -> int:
+    """Count the pictures that are not shown of a text."""
+    if whole == shown:
+        return 0
+    return len(MARK.findall(whole)) - len(MARK.findall(shown))
 
 
-def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
+def _fault_in(
+    texts: Iterable[str],
+    pictures: Mapping[str, Picture],
+) -> str:
     """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
     if not pictures:
         return ""
-    for mark in MARK.finditer(text):
+    for mark in MARK.finditer("\n".join(texts)):
         picture = pictures[mark[2]]
         why = unsendable(picture)
         if why:
@@ -351,26 +387,18 @@ def _fault_in(text: str, pictures: Mapping[str, Picture]) -> str:
     return ""
 
 
-def _twins(
-    texts: Sequence[str],
-    whole_texts: Sequence[str],
-    places: Sequence[int],
-) -> tuple[int, ...]:
-    """Return the places of two rollouts whose texts are the same without pictures; () if there are none."""
-    first: dict[str, int] = {}
-    for at, text in enumerate(texts):
-        before = first.setdefault(text, at)
-        if whole_texts[before] != whole_texts[at]:
-            return places[before], places[at]
-    return ()
-
-
-def distinct_rollouts(group: Group, ask: AskSettings) -> int:
+def distinct_rollouts(
+    group: Group,
+    ask: AskSettings,
+) -> int:
     """Count the rollouts of a group that a judge can tell apart: with less than two nothing is compared."""
     return len(render_group(group, ask).layout.distinct)
 
 
-def shown_rubric(group: Group, usual: Standards | None) -> Standards:
+def shown_rubric(
+    group: Group,
+    usual: Standards | None,
+) -> Standards:
     """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one.
 
     A group whose own cannot be used is shown to no judge.
@@ -430,7 +458,10 @@ LADDER = (
 messages that alone are longer than a context."""
 
 
-def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
+def build_layout(
+    group: Group,
+    ask: AskSettings,
+) -> PromptLayout:
     """Render a group, shortened as little as the judge's context allows: in windows of WIDE, or to the last step.
 
     If even that is not enough, no request shows the layout: `requests_of_pass` is empty.
@@ -443,7 +474,12 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
             break
         if ask.ask != "each" and _packing(layout, ask).windows(0, WIDE):
             break
-        shorter = _shorter(group_text, layout, ask, keep)
+        shorter = _shorter(
+            group_text,
+            layout,
+            ask,
+            keep,
+        )
         if shorter != layout:
             layout = shorter
             highest = step
@@ -496,7 +532,11 @@ class RequestPart:
     distinct: tuple[int, ...]
 
 
-def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
+def pass_count(
+    layout: PromptLayout,
+    ask: AskSettings,
+    windows: int,
+) -> int:
     """Passes that a group gets: at least two in windows, one if nothing is compared."""
     if ask.ask == "each" or (layout.alone and ask.single != "score"):
         return 1
@@ -521,14 +561,18 @@ def requests_of_pass(
         packing = _packing(layout, ask)
         windows = packing.windows(pass_index, WIDE)
         windows = windows or packing.windows(pass_index, LEAST)
-    parts = []
-    for number, window in enumerate(windows):
-        shown = sorted(window) if ask.order == "input" else window
-        parts.append(RequestPart(pass_index, number, tuple(shown)))
-    return parts
+    if ask.order == "input":
+        windows = [*map(sorted, windows)]
+    return [
+        RequestPart(pass_index, number, tuple(window))
+        for number, window in enumerate(windows)
+    ]
 
 
-def pass_of_judge(number: int, judge: int) -> int:
+def pass_of_judge(
+    number: int,
+    judge: int,
+) -> int:
     """The pass index of pass `number` of a judge of a panel: every second judge begins with the reverse.
 
     Otherwise a preference of all judges for one position would count as agreement if passes are odd in
@@ -537,7 +581,10 @@ def pass_of_judge(number: int, judge: int) -> int:
     return number ^ (judge & 1)
 
 
-def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
+def halved(
+    part: RequestPart,
+    count: int,
+) -> tuple[RequestPart, ...]:
     """Two windows in place of one of `count` that was too long; none if too little would be in them.
 
     Each takes every second rollout, so that positions stay as they were; no other window has their numbers.
@@ -575,7 +622,10 @@ def why_unaskable(
     return GroupError("too_long", too_long(tokens, ask.context_tokens or 0))
 
 
-def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
+def why_unseen(
+    layout: PromptLayout,
+    ask: AskSettings,
+) -> str:
     """Return why a group cannot be judged for its pictures; empty if it can."""
     for mark in MARK.finditer(layout.reference):
         why = unsendable(layout.pictures[mark[2]])
@@ -588,7 +638,7 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         return f"nothing to compare: rollouts {first} and {second} differ only in media that are not shown"
     if not layout.pictures or ask.pictures == "send" or ask.reads_pictures:
         return ""
-    if not _marks_in(layout.context, *layout.distinct):
+    if not any(map(MARK.search, (layout.context, *layout.distinct))):
         return ""
     # an embedded judge never reads any
     remedy = "use another judge with -m NAME"
@@ -600,7 +650,10 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     )
 
 
-def too_long(tokens: int, limit: int) -> str:
+def too_long(
+    tokens: int,
+    limit: int,
+) -> str:
     """The sentence for a group of which no two rollouts fit into one request."""
     return (
         f"about {tokens} tokens, more than the {limit} that the judge takes, even with the middle "
@@ -608,14 +661,21 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _packing(layout: PromptLayout, ask: AskSettings) -> Packing:
+def _packing(
+    layout: PromptLayout,
+    ask: AskSettings,
+) -> Packing:
     """Return the rollouts as items of windows."""
     limit = math.inf
     if ask.context_tokens is not None:
         room = layout.bytes_within(ask.context_tokens) - layout.context_size
         limit = max(1, room)
 
-    def draw(pass_index: int, attempt: int, rollout: int) -> bytes:
+    def draw(
+        pass_index: int,
+        attempt: int,
+        rollout: int,
+    ) -> bytes:
         key = layout.key(ask.seed, pass_index)
         return keyed(key, b"window %d" % attempt, layout.digests[rollout])
 
@@ -745,7 +805,12 @@ def labels_of(
 ) -> dict[str, int]:
     """An id for each rollout that no text of the request holds."""
     digests = [layout.digests[at] for at in order]
-    labels = _labels(digests, key, b"label", _texts_shown(layout, order))
+    labels = _labels(
+        digests,
+        key,
+        b"label",
+        _texts_shown(layout, order),
+    )
     return dict(zip(labels, order, strict=True))
 
 
@@ -762,11 +827,19 @@ def _criteria_labels(
     key = keyed(readable_text(rubric.statements).encode())
     numbers = [b"%d" % at for at in range(len(rubric.criteria))]
     texts = [*_texts_shown(layout, shown.values()), *shown]
-    labels = _labels(numbers, key, b"criterion", texts)
+    labels = _labels(
+        numbers,
+        key,
+        b"criterion",
+        texts,
+    )
     return dict(zip(labels, rubric.criteria, strict=True))
 
 
-def _texts_shown(layout: PromptLayout, rollouts: Iterable[int]) -> list[str]:
+def _texts_shown(
+    layout: PromptLayout,
+    rollouts: Iterable[int],
+) -> list[str]:
     """All texts of a request about these rollouts."""
     rubric = layout.rubric
     if isinstance(rubric, Rubric):

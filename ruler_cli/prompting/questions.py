@@ -57,11 +57,19 @@ def requests_about(
         yield write_prompt(layout, ask, part)
         return
     subjects = subjects_of(layout, part)
-    for request, _ in question_requests(layout, ask, part, subjects):
+    for request, _ in question_requests(
+        layout,
+        ask,
+        part,
+        subjects,
+    ):
         yield request
 
 
-def subjects_of(layout: PromptLayout, part: RequestPart) -> list[Subject]:
+def subjects_of(
+    layout: PromptLayout,
+    part: RequestPart,
+) -> list[Subject]:
     """The subjects of the questions about a part: each rollout in the order shown, by each criterion."""
     rubric = layout.rubric
     if not isinstance(rubric, Rubric):

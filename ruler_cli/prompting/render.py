@@ -85,7 +85,12 @@ def render(
         # once more, with the numbers of calls that were made at once
         order, calls, results = pairing
         seen.numbered |= any(number for number, _ in calls)
-        renderer = _Renderer(shortening, seen.pictures, iter(calls), results)
+        renderer = _Renderer(
+            shortening,
+            seen.pictures,
+            iter(calls),
+            results,
+        )
         lines = [renderer.message(at, messages[at]) for at in order]
     if has_binary("\n".join(lines)):
         return [*map(without_binary, lines)]
@@ -120,7 +125,11 @@ class _Renderer:
     at: int = 0
     events: list[Event] = field(default_factory=list)
 
-    def message(self, at: int, message: Message) -> str:
+    def message(
+        self,
+        at: int,
+        message: Message,
+    ) -> str:
         """Render the message number `at`, with the marks of its pictures behind it."""
         self.at = at
         rendered = self._lines(message)
@@ -272,7 +281,11 @@ class _Renderer:
         self.events.append((self.at, call.id, call.name))
         return next(self.calls)
 
-    def _result(self, call_id: str, *of_parts: str) -> tuple[str, str | None]:
+    def _result(
+        self,
+        call_id: str,
+        *of_parts: str,
+    ) -> tuple[str, str | None]:
         """Note a result, and return the number of its call, behind a space, and the name of its tool.
 
         If its message names no call, its parts may.
@@ -288,7 +301,10 @@ class _Renderer:
         return int(number or 0)
 
 
-def _spoken(message: Message, text: str) -> str:
+def _spoken(
+    message: Message,
+    text: str,
+) -> str:
     """Return the line of what somebody says."""
     who = _name(message.role)
     if message.name:
@@ -304,7 +320,10 @@ def _name(name: str) -> str:
     return name if plain else quoted(name)
 
 
-def _without_middle(text: str, size: int | None) -> str:
+def _without_middle(
+    text: str,
+    size: int | None,
+) -> str:
     """Cut a text longer than `size` in its middle, with a note of the number of characters left out."""
     if size is None or len(text) <= size:
         return text

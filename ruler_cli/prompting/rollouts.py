@@ -26,7 +26,12 @@ class RenderedRollout:
     lines: Sequence[Sequence[str]]
     notes: Seen
 
-    def text(self, shared: int, *, tools: bool) -> str:
+    def text(
+        self,
+        shared: int,
+        *,
+        tools: bool,
+    ) -> str:
         """Return its lines behind the shared ones, with its tools if rollouts show tools of their own."""
         rollout = self.rollout
         main, *further = self.lines
@@ -61,7 +66,14 @@ def rendered(
         conversations = [*map(read_messages, parts)]
         notes = Seen(pictures)
         lines = [render(part, WHOLE, notes) for part in conversations]
-        results.append(RenderedRollout(rollout, conversations, lines, notes))
+        results.append(
+            RenderedRollout(
+                rollout,
+                conversations,
+                lines,
+                notes,
+            )
+        )
     return results
 
 
@@ -91,7 +103,10 @@ def shared_prefix(rollouts: Sequence[RenderedRollout]) -> int:
     return limit
 
 
-def shared_tools(group: Group, rollouts: Sequence[Rollout]) -> tuple[str, bool]:
+def shared_tools(
+    group: Group,
+    rollouts: Sequence[Rollout],
+) -> tuple[str, bool]:
     """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
     listed = [rollout.tools for rollout in rollouts]
     shown = {render_tools(tools) for tools in listed if tools}
@@ -119,7 +134,10 @@ def joined(rollouts: Sequence[Rollout]) -> Iterable[tuple[Rollout, list[int]]]:
     return results.values()
 
 
-def _continued(rollout: Rollout, later: Rollout) -> Rollout:
+def _continued(
+    rollout: Rollout,
+    later: Rollout,
+) -> Rollout:
     """Return a rollout with the conversations of a later part of it."""
     parts = [rollout.messages, *rollout.histories]
     for part in (later.messages, *later.histories):

@@ -198,7 +198,10 @@ def words_of(levels: Sequence[str]) -> Sequence[str]:
     return LEVEL_WORDS[: len(levels)] or ("No", "Yes")
 
 
-def in_a_word(question: str, levels: Sequence[str] = ()) -> str:
+def in_a_word(
+    question: str,
+    levels: Sequence[str] = (),
+) -> str:
     """Return a question with the words that answer it."""
     if not levels:
         return f"{question} Answer with one word, Yes or No."

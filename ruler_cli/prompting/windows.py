@@ -24,7 +24,10 @@ _STEP = 1.05
 """Factor between two numbers of windows that are tried."""
 
 
-def fewest(number: int, most: int) -> int:
+def fewest(
+    number: int,
+    most: int,
+) -> int:
     """Return the fewest windows of at most `most` items, or one item more if one would stand alone."""
     return max(1, min(-(-number // most), number // LEAST))
 
@@ -43,7 +46,11 @@ class Packing:
     order: Callable[[int], Sequence[int]]
     draw: Callable[[int, int, int], Any]
 
-    def windows(self, pass_index: int, least: int) -> Windows:
+    def windows(
+        self,
+        pass_index: int,
+        least: int,
+    ) -> Windows:
         """Return the windows of a pass, as few as hold `least` items and are connected; none if nothing fits."""
         even = pass_index - pass_index % 2
         for count in self._counts(least):
@@ -64,7 +71,12 @@ class Packing:
             yield count
             count = max(count + 1, min(last, int(count * _STEP)))
 
-    def pair(self, even: int, count: int, least: int) -> list[Windows]:
+    def pair(
+        self,
+        even: int,
+        count: int,
+        least: int,
+    ) -> list[Windows]:
         """Partition a pass and the next into `count` windows each; none if they do not fit.
 
         The windows are connected, but for rare ones of two items.
@@ -78,10 +90,20 @@ class Packing:
                 for item in order:
                     ranks[item] = self.draw(pass_index, attempt, item)
                 # the largest first, if they do not fit in order
-                windows = self._dealt(order, count, least, ranks)
+                windows = self._dealt(
+                    order,
+                    count,
+                    least,
+                    ranks,
+                )
                 if not windows:
                     by_size = sorted(order, key=lambda item: -self.sizes[item])
-                    windows = self._dealt(by_size, count, least, ranks)
+                    windows = self._dealt(
+                        by_size,
+                        count,
+                        least,
+                        ranks,
+                    )
                 if not windows:
                     return pair
                 place = {item: at for at, item in enumerate(order)}
@@ -122,7 +144,10 @@ class Packing:
         return windows
 
 
-def is_connected(first: Windows, second: Windows) -> bool:
+def is_connected(
+    first: Windows,
+    second: Windows,
+) -> bool:
     """Return whether common items connect the windows of two passes."""
     reached = set(first[0])
     rest = [set(window) for window in (*first, *second)]

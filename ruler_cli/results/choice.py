@@ -67,9 +67,8 @@ class Selector:
     def __init__(self, choice: Choice) -> None:
         self.counts = Counter[str]()
         self._choice = choice
-        self._takes_rollouts = bool(choice.keep)
-        for condition in choice.conditions:
-            self._takes_rollouts |= condition.about_rollouts
+        about_rollouts = [c for c in choice.conditions if c.about_rollouts]
+        self._takes_rollouts = bool(choice.keep or about_rollouts)
 
     def open(
         self,

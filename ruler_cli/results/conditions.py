@@ -38,8 +38,6 @@ _ENDS = {
     "finished": "",
 }
 """Endings of a rollout, by the names of conditions."""
-_SHARES = ("reliability", "disagreement")
-"""Figures that lie from 0 to 1."""
 CRITERIA = "criteria."
 """The beginning of a condition about a criterion; its name follows."""
 NAMES = (*_STATES, "mean", "reliability", "score", f"{CRITERIA}NAME", *_ENDS)
@@ -106,12 +104,10 @@ def parse_condition(text: str) -> Condition:
         )
     limits = _limits(ends)
     if limits:
-        low, high = limits
-        if name not in _SHARES or (low <= 1 and high >= 0):
-            return Condition(name, limits)
+        return Condition(name, limits)
     raise UsageError(
         "is not a range",
-        "write e.g. live, score=0.7.., mean=..0.3 or score=0.3..0.7; reliability and disagreement are from 0 to 1",
+        "write e.g. live, score=0.7.., mean=..0.3 or score=0.3..0.7",
         place=place,
     )
 

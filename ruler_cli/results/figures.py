@@ -113,7 +113,11 @@ class ScoredFile:
 
         After all groups UsageError if none has an annotation, or none a label at the user's path.
         """
-        yield from self.read(wanted)
+        for number, group in enumerate(self.input.groups, 1):
+            if wanted is None or wanted(group.key):
+                scored = self.annotations.group(group)
+                self.figures.add(scored)
+                yield number, group, scored
         if wanted is not None:
             return
         groups = self.figures.groups
@@ -128,16 +132,6 @@ class ScoredFile:
                 "a label is a number, true or false, or a word such as passed",
                 place=f"--labels {printable(self._labels)}",
             )
-
-    def read(
-        self, wanted: Wanted = None
-    ) -> Iterator[tuple[int, Group, GroupRecord]]:
-        """Yield the same, whatever the annotations and labels are."""
-        for number, group in enumerate(self.input.groups, 1):
-            if wanted is None or wanted(group.key):
-                scored = self.annotations.group(group)
-                self.figures.add(scored)
-                yield number, group, scored
 
     @property
     def warning(self) -> str:
@@ -157,8 +151,8 @@ class WordCounts(Counter[str]):
     def count(self, word: str) -> None:
         """Count a word; a very long one counts by its beginning."""
         word = word[:_LONGEST_NAME]
-        known = word in self or len(self) < _WORDS
-        self[word if known else OTHER] += 1
+        counted = word in self or len(self) < _WORDS
+        self[word if counted else OTHER] += 1
 
     def listed(self) -> dict[str, int]:
         """Return the counts of the most frequent words, and of all other ones."""

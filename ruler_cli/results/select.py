@@ -75,7 +75,12 @@ def select(
     refuse_clashes(source.source, output)
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, Output(output, keep=False, force=force) as out:
-        opened = open_source(source, inputs, unreadable, write_as)
+        opened = open_source(
+            source,
+            inputs,
+            unreadable,
+            write_as,
+        )
         if opened.reader is not None:
             if not (opened.in_order or pairs):
                 out.keep_order(opened.order())

@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _LONGEST_NUMBER = 15
 """Digits of a step; a longer number is a time or an id."""
 
-DriftKind = Literal["label", "held_out", "length"]
+DriftKind = Literal["label", "held_out", "length", "size"]
 """The tests: the score rises and the label, or the held-out judge, does not; the score follows length."""
 StepOrigin = Literal["name", "order"]
 """The source of the numbers of steps: the names of the files, or their order."""
@@ -88,7 +88,7 @@ class TrendStep:
     ) -> None:
         """Read the groups of a file, with an `update` after each."""
         self.file = file.figures
-        for _, group, scored in file.read():
+        for _, group, scored in file.groups():
             scores = [rollout.judge_score for rollout in scored.rollouts]
             rollouts = zip(
                 digests_of(group, scored),
@@ -97,12 +97,9 @@ class TrendStep:
             )
             self.content += hash(frozenset(rollouts))
             update()
-        if self.file.groups["scored"]:
-            return
-        kinds = self.file.words["kind"].listed().items()
-        failed = ", ".join(f"{number} {kind}" for kind, number in kinds)
-        self.reason = "no rollout has an annotation of ruler"
-        if failed:
+        if not self.file.groups["scored"]:
+            kinds = self.file.words["kind"].listed().items()
+            failed = ", ".join(f"{number} {kind}" for kind, number in kinds)
             self.reason = f"no rollout has a score; failed groups: {failed}"
 
     def compare(self, first: TrendStep) -> None:
@@ -134,6 +131,9 @@ class TrendStep:
         if kind == "length":
             trend = sums.lengths.trend()
             return [abs(trend.correlation)] if trend else [], {}
+        if kind == "size":
+            written = sums.means["bytes"]
+            return [written.mean] if written.number else [], {}
         moments = [sums.means["score"], sums.means["label"]]
         products = sums.by_label
         if kind == "held_out":
@@ -198,7 +198,7 @@ class DriftTest:
 
     The number is the mean score less the slope times the mean label (or the mean of the held-out judge). The slope
     is that of the score on the label within the groups of the first steps, so a policy that improves moves both, and
-    not the number. Of `length` it is the size of the correlation with the score.
+    not the number. Of `length` it is the size of the correlation with the score, of `size` the mean of bytes.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class Trend:
         judged = [step for step in self.steps if not step.reason]
         counted = []
         first: dict[int, float] = {}
-        kinds: list[DriftKind] = ["held_out", "length"]
+        kinds: list[DriftKind] = ["held_out", "length", "size"]
         for step in judged:
             step.compare(judged[0])
             same = first.setdefault(step.content, step.step)

@@ -36,7 +36,7 @@ from ruler_cli.judges.resolve import (
     refuse_word_probabilities,
     resolve,
 )
-from ruler_cli.judging.panel import Panel, open_panel
+from ruler_cli.judging.panel import open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
@@ -153,25 +153,30 @@ async def judge_file(
     """
     # before the input: a judge that is not there costs no wait
     async with AsyncExitStack() as judges:
-        panel = await open_judges(settings, resolved, stop_signal, judges)
-        async with ScoringSession(settings, observer, panel) as session:
-            # in a thread, because a pipe may be silent for long and the survey of a file be long
-            opening = in_thread(partial(_open, session, output, stack))
-            opened = await stop_signal.before(opening)
-            if not opened.done():
-                opened.cancel()
-                return session, None
-            source = opened.result()
-            source.report(observer, alone=settings.absolute)
-            total = source.total
-            if total is not None and source.hashes is not None:
-                total -= session.summary.unreadable
-            session.begin(total)
-            if source.reader is not None:
-                if output is not None:
-                    output.begin(source.reader, source, session)
-                groups = FileSource(session, source)
-                await run(session, groups, output or Nowhere())
+        session = await open_session(
+            settings,
+            resolved,
+            observer,
+            stop_signal,
+            judges,
+        )
+        # in a thread, because a pipe may be silent for long and the survey of a file be long
+        opening = in_thread(partial(_open, session, output, stack))
+        opened = await stop_signal.before(opening)
+        if not opened.done():
+            opened.cancel()
+            return session, None
+        source = opened.result()
+        source.report(observer, alone=settings.absolute)
+        total = source.total
+        if total is not None and source.hashes is not None:
+            total -= session.summary.unreadable
+        session.begin(total)
+        if source.reader is not None:
+            if output is not None:
+                output.begin(source.reader, source, session)
+            groups = FileSource(session, source)
+            await run(session, groups, output or Nowhere())
     return session, source
 
 
@@ -376,12 +381,13 @@ class Nowhere:
         """Leave it to the process that writes OUTPUT."""
 
 
-async def open_judges(
+async def open_session(
     settings: ScoreSettings,
     resolved: Sequence[ResolvedJudge],
+    observer: Observer,
     stop_signal: StopSignal,
     stack: AsyncExitStack,
-) -> Panel:
+) -> ScoringSession:
     """Open the judges of a run, and its ledger unless all judges are embedded: those cost nothing to ask.
 
     `stack` closes them. No generator does: a loop that ends closes all generators at once, also one that
@@ -395,7 +401,9 @@ async def open_judges(
     for way in resolved:
         if way.judge is not None:
             await stack.enter_async_context(way.judge)
-    return open_panel(settings, resolved, stop_signal, ledger)
+    panel = open_panel(settings, resolved, stop_signal, ledger)
+    session = ScoringSession(settings, observer, panel)
+    return await stack.enter_async_context(session)
 
 
 def refuse_reading(settings: ScoreSettings) -> None:

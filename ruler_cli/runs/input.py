@@ -80,10 +80,10 @@ class Survey:
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `draw` is the seed of an order
     of groups.
-    `taskless` counts rollouts that show no task, `greeted` those that the agent begins, `observed` those with an
-    observation before its first turn, `mixed` groups whose rollouts begin differently, and `ruleless` rollouts without
-    a system message where the user of the dump is a model too, which words the task anew for each: then only the
-    system's messages are compared.
+    `taskless` counts rollouts that show no task, `unusual` those that the agent begins, or with an observation before
+    its first turn, `mixed` groups whose rollouts begin differently, and `ruleless` rollouts without a system message
+    where the user of the dump is a model too, which words the task anew for each: then only the system's messages are
+    compared.
     """
 
     reader: Reader
@@ -102,8 +102,7 @@ class Survey:
     singles: int = 0
     taskless: int = 0
     first_taskless: str = ""
-    observed: int = 0
-    greeted: int = 0
+    unusual: int = 0
     ruleless: int = 0
     mixed: int = 0
     first_mixed: str = ""
@@ -130,35 +129,25 @@ class Survey:
         return not (self.reader.by_prompt or self.reader.format.varied_prompts)
 
     def read(
-        self, lines: Iterable[Line], on_problem: OnProblem
+        self,
+        lines: Iterable[Line],
+        on_problem: OnProblem,
     ) -> Iterator[Record]:
         """Yield the records of lines, and note where the last one ends.
 
         Behind the first groups that `limit` asks for nothing is read if none of them can go on there.
         """
-        read = records(self._noted(lines), self.reader.read, on_problem)
+
+        def noted() -> Iterator[Line]:
+            for line in lines:
+                self.end = (line.number, line.end)
+                yield line
+
+        read = records(noted(), self.reader.read, on_problem)
         limit = self.settings.limit
         if limit is not None and self.alone:
             return first_groups(read, limit)
         return read
-
-    def own(
-        self, lines: Iterable[Line], on_problem: OnProblem
-    ) -> Iterator[Line]:
-        """Count all records of a file; yield the lines that have some of the run's own groups."""
-        last = 0
-        for record in self.read(lines, on_problem):
-            line = record.line
-            # a columnar line is several records
-            if self.add(record) and line.number > last:
-                last = line.number
-                yield line
-        self.finish()
-
-    def _noted(self, lines: Iterable[Line]) -> Iterator[Line]:
-        for line in lines:
-            self.end = (line.number, line.end)
-            yield line
 
     def add(self, record: Record) -> bool:
         """Count a record; return whether it is of the run's own groups."""
@@ -197,10 +186,11 @@ class Survey:
             if not any(map(has_content, asked)):
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
-            elif is_agent(rollout.messages[0]) and not rollout.prompt_length:
-                self.greeted += 1
-            elif asked[-1].get("role") == "tool":
-                self.observed += 1
+            else:
+                begins = not rollout.prompt_length and is_agent(
+                    rollout.messages[0]
+                )
+                self.unusual += begins or asked[-1].get("role") == "tool"
             if self.reader.format.simulated_user:
                 self.ruleless += not any(map(is_system, rollout.messages))
                 asked = [*filter(is_system, asked)]
@@ -239,25 +229,31 @@ class Survey:
         differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
         """
         warnings = list[str]()
+        doubts = list[str]()
         key = shown_key(self.reader)
         mean = self.rollouts // max(1, self.groups)
         several = self.groups > 1
-        doubtful = self.reader.by_prompt or self.mixed
         if several and self.singles == self.groups and not alone:
             nothing = "nothing can be compared: every group has one rollout"
             if self.reader.format.shape == "group":
                 warnings.append(nothing)
             else:
-                warnings.append(_doubt(f"{nothing} ({key})"))
+                doubts.append(f"{nothing} ({key})")
         elif self.groups == 1 and not self.whole:
-            if self.records > 1 and doubtful:
+            if self.records > 1 and (self.reader.by_prompt or self.mixed):
                 all_one = f"all {self.records} records are one group ({key})"
-                warnings.append(_doubt(all_one))
+                doubts.append(all_one)
         elif several and self.largest > 8 * max(1, mean):
             sizes = f"{self.smallest} to {self.largest}"
-            warnings.append(
-                _doubt(f"group sizes are very uneven, {sizes} ({key})")
+            doubts.append(f"group sizes are very uneven, {sizes} ({key})")
+        if self.unusual and self.reader.by_prompt:
+            begun = _count(self.unusual, "rollout")
+            doubts.append(
+                f"{begun} that the agent begins, or with what was seen before its first turn in the group key"
             )
+        for doubt in doubts:
+            remedy = "if that is wrong, name another key with --group-by PATH"
+            warnings.append(f"{doubt}; {remedy}")
         if self.repeated:
             before, again = map(self.where, self.repeated)
             warnings.append(
@@ -270,13 +266,6 @@ class Survey:
                 "of one task share with --group-by PATH (lines get it by jq -c '.group_id = 1'); if another file has "
                 "the task, join the two first"
             )
-        if self.greeted and self.reader.by_prompt and self.largest > 1:
-            begun = f"{_count(self.greeted, 'rollout')} that the agent begins"
-            key = "are grouped by what the user says first"
-            warnings.append(_doubt(f"{begun} {key}"))
-        if self.observed and self.reader.by_prompt and self.singles:
-            observed = f"{_count(self.observed, 'rollout')} with what was seen before the agent's first turn"
-            warnings.append(_doubt(f"{observed} in the group key"))
         if self.ruleless:
             warnings.append(
                 f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "
@@ -290,11 +279,6 @@ class Survey:
                 "as if they were different tasks; if they are, name another key with --group-by PATH"
             )
         return warnings
-
-
-def _doubt(problem: str) -> str:
-    """Return a doubt about the group key, with the way out."""
-    return f"{problem}; if that is wrong, name another key with --group-by PATH"
 
 
 @dataclass(slots=True)
@@ -361,11 +345,11 @@ class Input:
     ) -> None:
         """Survey all records of a file, twice if files count their keys anew."""
         container = self.container
-        first_problem = list[Problem]()
+        problems = list[Problem]()
 
         def report(problem: Problem) -> None:
-            if not first_problem:
-                first_problem.append(problem)
+            if not problems:
+                problems.append(problem)
             on_problem(problem)
 
         self.notes += container.check_files(partial(_is_of, reader), report)
@@ -382,23 +366,31 @@ class Input:
                 read = self.new_survey(within)
                 self._survey(read, copy, _ignore)
         if read.records == 0:
-            problem = f"none of its {container.unit}s can be read"
             why = ""
-            if first_problem:
-                why = f"{first_problem[0].where} {first_problem[0].reason}"
+            for first_problem in problems:
+                why = f"{first_problem.where} {first_problem.reason}"
+            problem = f"none of its {container.unit}s can be read"
             raise UsageError(problem, why, place=container.name)
         if copy is not None:
             self.fd = copy.fileno()
         self.groups = self.again()
 
     def _survey(
-        self, read: Survey, copy: Scratch | None, on_problem: OnProblem
+        self,
+        read: Survey,
+        copy: Scratch | None,
+        on_problem: OnProblem,
     ) -> None:
         """Count all records of a file; the lines of the run's own groups go to the copy."""
-        for line in read.own(self._lines(), on_problem):
-            if copy is not None:
+        last = 0
+        for record in read.read(self._lines(), on_problem):
+            line = record.line
+            # a columnar line is several records
+            if read.add(record) and line.number > last and copy is not None:
+                last = line.number
                 copy.skip(line.offset)
                 copy.write(line.raw)
+        read.finish()
 
     def new_survey(
         self, reader: Reader, on_record: OnRecord = _ignore
@@ -428,17 +420,17 @@ class Input:
         if end[1] < _LOOKED_AT:
             return False
         self.hashes = hashes
-        self.groups = self._once(self.new_survey(reader), end, on_problem)
-        return True
+        read = self.new_survey(reader)
 
-    def _once(
-        self, read: Survey, end: tuple[int, int], on_problem: OnProblem
-    ) -> Iterator[Group]:
-        """Yield the groups of lines, and count them; InputChanged if the file is another one by then."""
-        with unchanged(self.container.name):
-            yield from streamed(read.read(self._looked_at(), on_problem), read)
-            if read.end != end:
-                raise UnreadableError(read.where(end[0]))
+        def once() -> Iterator[Group]:
+            with unchanged(container.name):
+                lines = read.read(self._looked_at(), on_problem)
+                yield from streamed(lines, read)
+                if read.end != end:
+                    raise UnreadableError(read.where(end[0]))
+
+        self.groups = once()
+        return True
 
     def _looked_at(self) -> Iterator[Line]:
         """Yield the lines that were there at the beginning; UnreadableError if one has changed."""
@@ -465,15 +457,12 @@ class Input:
 
         `alone`: rollouts without another are to be scored by themselves.
         """
-        warnings = self.container.warnings()
-        read = self.survey
-        if read is None:
-            return warnings
-        lacking = [
-            f"no record has a value at --reward {path}"
-            for path in read.reader.missing
-        ]
-        return [*warnings, *read.warnings(alone=alone), *lacking]
+        warnings = list(self.container.warnings())
+        if self.survey is not None:
+            warnings += self.survey.warnings(alone=alone)
+            for path in self.survey.reader.missing:
+                warnings.append(f"no record has a value at --reward {path}")
+        return warnings
 
     def report(
         self,
@@ -483,13 +472,13 @@ class Input:
         alone: bool = False,
     ) -> None:
         """Report what was found, and the warnings as soon as they are known."""
-        if not end and self.reader is None:
+        if not end and self.survey is None:
             # nothing will be scored, also where notes are off
             observer.warn(self.found())
             return
-        if not end:
-            for sentence in (self.found(), *self.notes):
-                observer.note(sentence)
+        notes = [] if end else [self.found(), *self.notes]
+        for sentence in notes:
+            observer.note(sentence)
         if end == self.late:
             for sentence in self.warnings(alone=alone):
                 observer.warn(sentence)
@@ -533,22 +522,16 @@ class Input:
         return f"{head}: {counts} of {rollouts}, {read.layout}"
 
 
-def key_in_words(reader: Reader) -> str:
-    """Return what the key of the groups is."""
-    if not reader.by_prompt:
-        return reader.key
-    return (
-        "the line" if reader.format.shape == "group" else "hash of the prompt"
-    )
-
-
 def shown_key(reader: Reader) -> str:
     """Describe the key of the groups, and where their tasks are from."""
-    key = key_in_words(reader)
-    if reader.by_prompt or key == reader.format.key_description:
-        key = f"key: {key}"
+    if reader.by_prompt:
+        key = "key: hash of the prompt"
+        if reader.format.shape == "group":
+            key = "key: the line"
+    elif reader.key == reader.format.key_description:
+        key = f"key: {reader.key}"
     else:
-        key = f"key `{key}`"
+        key = f"key `{reader.key}`"
     if reader.labels:
         key += f" within its {reader.label_kind}"
     return key
@@ -560,10 +543,9 @@ def _is_of(reader: Reader, line: Line) -> bool | None:
         value = parse(line.raw)
     except (UnreadableError, RecursionError):
         return None
-    try:
+    with suppress(UnreadableError):
         return bool(fits(reader.format, value) or reader.read(line))
-    except UnreadableError:
-        return False
+    return False
 
 
 def open_input(
@@ -584,11 +566,14 @@ def open_input(
     whose lines are groups may be read as it comes.
     """
     shard = settings.shard
-    keep = settings.grouping == "scattered" and draw is None
-    most = settings.max_record << 20
+    limit = settings.limit
     row = settings.with_paths(settings.named_row or RecordPaths())
     container = open_records(
-        settings.source, stack, most=most, keep=keep, records=row.records
+        settings.source,
+        stack,
+        most=settings.max_record << 20,
+        keep=settings.grouping == "scattered" and draw is None,
+        records=row.records,
     )
     name = container.name
     on_open(container)
@@ -603,7 +588,10 @@ def open_input(
     else:
         first_lines = container.sample(SAMPLE)
     if not first_lines:
-        _refuse_damaged(container)
+        # what is damaged, or no JSON at all, is not empty
+        for line in lines:
+            problem = f"none of its files holds records ({line.where} is not a JSON object)"
+            raise UsageError(problem, place=name)
         return opened
     reader = _reader_of(name, first_lines, settings)
 
@@ -612,11 +600,9 @@ def open_input(
         if shard is None or shard.tells(problem.line):
             on_problem(problem)
 
-    if settings.limit is not None:
-        groups = _count(settings.limit, "group")
-        opened.notes.append(
-            f"--limit {settings.limit}: the first {groups} only"
-        )
+    if limit is not None:
+        groups = _count(limit, "group")
+        opened.notes.append(f"--limit {limit}: the first {groups} only")
     if shard is not None:
         opened.notes.append(str(shard))
     if container.once:
@@ -624,20 +610,10 @@ def open_input(
         stream = itertools.chain(first_lines, lines)
         opened.groups = streamed(read.read(stream, report), read)
         return opened
-    part = shard is not None or settings.limit is not None or draw is not None
-    if once and not part and opened.look_at_lines(reader, report):
-        return opened
-    opened.look(reader, report, on_record)
+    is_whole = shard is None and limit is None and draw is None
+    if not (once and is_whole and opened.look_at_lines(reader, report)):
+        opened.look(reader, report, on_record)
     return opened
-
-
-def _refuse_damaged(container: Container) -> None:
-    """Raise UsageError for an input without records that has lines: damaged, or no JSON at all, is not empty."""
-    for line in container.records():
-        raise UsageError(
-            f"none of its files holds records ({line.where} is not a JSON object)",
-            place=container.name,
-        )
 
 
 def _reader_of(
@@ -751,10 +727,11 @@ def refuse_other_groups(
 
 def _name(group: Group, *, by_prompt: bool) -> str:
     """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
+    prompt = ""
     if by_prompt or group.key == group.records[0].line.where:
-        with suppress(IndexError):
-            return prompt_key(group.rollouts[0], None) or group.key
-    return group.key
+        for rollout in group.rollouts[:1]:
+            prompt = prompt_key(rollout, None)
+    return prompt or group.key
 
 
 def _count(number: int, noun: str) -> str:

@@ -36,7 +36,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.pool.engine import Bounds, StopSignal, running_loop
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.runs.file import open_judges, resolve_judges
+from ruler_cli.runs.file import open_session, resolve_judges
 from ruler_cli.runs.json_form import G
 from ruler_cli.runs.objects import (
     JudgedGroup,
@@ -467,14 +467,15 @@ class Scorer:
         error: Exception | None = None
         try:
             async with AsyncExitStack() as stack:
-                resolved = resolve_judges(self._settings)
-                stop_signal = StopSignal(outages=False)
-                panel = await open_judges(
-                    self._settings, resolved, stop_signal, stack
+                session = await open_session(
+                    self._settings,
+                    resolve_judges(self._settings),
+                    self._observer,
+                    StopSignal(outages=False),
+                    stack,
                 )
                 self._refuse_open()
-                session = ScoringSession(self._settings, self._observer, panel)
-                self.session = await stack.enter_async_context(session)
+                self.session = session
                 session.begin(None)
                 self.reader = ObjectReader(self._settings.input)
                 self.closing = asyncio.Event()

@@ -65,6 +65,10 @@ FIRST_ASKED = 20
 """Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
 _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
+_TWO_SCALES = (
+    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
+    "--set standardize=false does not"
+)
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
 _UNSURE = GroupError(
@@ -260,6 +264,10 @@ class ScoringSession:
         self.summary.total = total
         self.observer.started(total)
         self._begun = True
+        settings = self.settings
+        unstated = settings.combine.standardize is None
+        if unstated and settings.combining.standardize:
+            self._warn(_TWO_SCALES)
         self.stop_if_too_many()
 
     async def judge(self, group: Group) -> GroupResult | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
@@ -110,7 +111,10 @@ def _whole(value: Any) -> int:
     number = _number(value, "a whole number")
     if not number.is_integer():
         raise ValueError("a whole number")
-    return value if isinstance(value, int) else int(number)
+    # of a text as it stands: a float has 53 bits
+    with suppress(ValueError):
+        return int(value)
+    return int(number)
 
 
 _READERS: Mapping[Any, Any] = {bool: _flag, float: _number, int: _whole}

@@ -100,15 +100,19 @@ def _way_to_judge(
         base_rank == COMMAND_LINE and key_rank == VARIABLE
     )
     if base_rank == DEFAULT:
-        together = _is_of_provider(model, options.judges_named(key_rank))
+        together = _is_of_provider(model, options, key_rank)
     if not together and key_rank != COMMAND_LINE:
         key = None
     return {"api_base": base, "api_key_env": key}
 
 
-def _is_of_provider(model: str, names: Iterable[str]) -> bool:
+def _is_of_provider(model: str, options: Options, rank: int) -> bool:
     """Return whether a model is of a provider that the source of a key names models of, if it names any."""
-    providers = [name.partition("/")[0] for name in names]
+    tables = options.file.judges if options.file else {}
+    providers = []
+    for name in options.judges_named(rank):
+        named = tables[name]["model"] if name in tables else name
+        providers.append(named.partition("/")[0])
     bare = "/" not in model
     return not providers or bare or model.partition("/")[0] in providers
 

@@ -885,6 +885,8 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
             yield name, problem, "leave it out, or leave out --ask each"
     if run.cached_only and run.ledger is None:
         yield "cached_only", "needs a ledger", "leave out --ledger none"
+    if ask.question and not ask.question.strip():
+        yield "question", "is empty", "write one whose answer is Yes or No"
     if ask.question and not any(asked.by_probability for asked in run.asks):
         yield "question", "is put to no judge", "use --read probability"
     if combine.debias and ask.order == "input":

@@ -160,7 +160,8 @@ def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
     headers = {}
     for part in ("headers", "extra_headers"):
         for name, value in (params.get(part) or {}).items():
-            if not _HEADER.fullmatch(f"{name}: {value}"):
+            text = isinstance(value, str | int | float)
+            if not text or not _HEADER.fullmatch(f"{name}: {value}"):
                 problem = f"has a header that cannot be sent: {name!r}"
                 remedy = "correct it, or leave it out"
                 raise SettingError("params", problem, remedy, "extra_headers")

@@ -183,6 +183,11 @@ async def test_unclear(
                     await submit(provider, requests(name, 2))
                 there = await provider.list_batches(0)
         assert (server.created, len(there)) == (created, created), kind
+    overloaded = answer(503, b'{"error":{"message":"overloaded"}}')
+    async with serving(overloaded) as busy, Providers() as providers:
+        judge = JudgeSettings(f"{name}/m", api_base=busy.base, api_key=KEY)
+        with pytest.raises(UnclearError):
+            await providers.for_judge(judge).create(TAG, requests(name, 1), "f")
 
 
 @both

@@ -71,7 +71,7 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
                 said = stage.judges[judge.model].say(request)
                 if isinstance(said, Reply):
                     said = replace(said, seconds=1.0)
-                ledger.keep(key, judge.model, said)
+                ledger.keep_all([(key, judge.model, said)])
     return rounds
 
 

@@ -40,14 +40,13 @@ def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
             key = bytes.fromhex(row["custom_id"])
             try:
                 with server.opener.open(post, timeout=10) as reply:
-                    database.keep(key, model, reply_of(reply.read()))
+                    answer = reply_of(reply.read())
             except urllib.error.HTTPError as error:
                 code, message = error_of(error.read())
-                database.keep(
-                    key,
-                    model,
-                    classify(error.code, code, message, dict(error.headers)),
+                answer = classify(
+                    error.code, code, message, dict(error.headers)
                 )
+            database.keep_all([(key, model, answer)])
     return len(lines)
 
 

@@ -331,6 +331,8 @@ MISTAKES = {
     "[score]\nforce = true": " [score] force: is for one run; leave it out, and use --force",
     "[score]\nbudget = 3": " [score]: no such option: budget; use --max-cost USD",
     "[score]\nfallback = true": " [score]: no such option: fallback; use --escalate NAME",
+    "[score]\nmax-cost = 1\nmax_cost = 100": " [score]: an option is set twice; leave one out",
+    "[[judges]]\nmodel = 'a'": ": judges is not a table; write [judges], and its settings below",
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
     "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
@@ -675,6 +677,12 @@ ROWS = [
         "KEY_B",
     ),
     ("-m openai/x --api-key-env KEY_B", {}, "http://s/v1", "KEY_B"),
+    (
+        "",
+        {"RULER_MODEL": "bare", "RULER_API_KEY_ENV": "KEY_B"},
+        "https://api.openai.com/v1",
+        "KEY_B",
+    ),
 ]
 """Words, variables, and the endpoint and the variable of the key that hold."""
 

@@ -64,7 +64,7 @@ MISSING = {
     f"{OUT} {J} --rubric @in.jsonl/x": f"--rubric @in.jsonl/x: no such file; {PATH}",
     f"{OUT} {J} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; check the path",
     f"{OUT} {J} --rubric strict.md": "--rubric strict.md: looks like a file name; write @strict.md",
-    f"{OUT} {ASKED} --ledger own.db --ledger b.db": "cannot be read as a ledger: No such file or directory; correct",
+    f"{OUT} {ASKED} --ledger own.db --ledger b.db": f"b.db: no file matches; {PATH}",
     f"{OUT} {ASKED} --ledger own.db --ledger no*.db": f"no*.db: no file matches; {PATH}",
     f"score no*.jsonl out.jsonl {J}": f"no*.jsonl: no file matches; {PATH}",
     f"score folder out.jsonl {J}": f"folder: holds no file to read; {PATH}",

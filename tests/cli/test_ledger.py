@@ -30,10 +30,12 @@ def ledger_path(tmp_path: Path) -> Path:
     answer = reply_of(json.dumps(BODY).encode())
     assert isinstance(answer, Reply)
     with Ledger(path) as ledger:
-        ledger.keep(b"1", "openai/gpt-4o", answer)
-        ledger.keep(b"2", "openai/gpt-4o", answer)
-        ledger.keep(b"3", "openai/gpt-4o", CallError("refused", "no", "group"))
-        ledger.keep(b"4", "mine\x1b[31m\n", answer)
+        ledger.keep_all([(b"1", "openai/gpt-4o", answer)])
+        ledger.keep_all([(b"2", "openai/gpt-4o", answer)])
+        ledger.keep_all(
+            [(b"3", "openai/gpt-4o", CallError("refused", "no", "group"))]
+        )
+        ledger.keep_all([(b"4", "mine\x1b[31m\n", answer)])
         ledger._own.connection.execute(
             "UPDATE replies SET at = 1000000000 + id"
         )

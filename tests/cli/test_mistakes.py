@@ -78,8 +78,8 @@ OURS = {
     f"{S} -m mine --api-base localhost:8000": "write one such as http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; `ruler check in.jsonl` says",
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
-    "report in.jsonl --json -o a.html": "-o writes a page; leave --json and --group out",
-    "report in.jsonl --group task-17 -o a.html": "-o writes a page; leave --json and --group out",
+    "report in.jsonl --json -o a.html": "-o writes a page; leave --json out",
+    "report in.jsonl --group task-17 -o a.html": "-o writes a page; leave --group out",
     "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
 }
 """Mistakes that the commands report."""

@@ -61,7 +61,7 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "s.jsonl", "p.jsonl", "--as", "pairs")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines()[1:] == [
-        "ruler: 1 pair written, from 3 groups; groups without a pair: gap too small 1, tied 1"
+        "ruler: pairs written: 1, from 3 groups; groups without a pair: gap too small 1, tied 1"
     ]
     (pair,) = read(tmp_path / "p.jsonl")
     assert pair["prompt"] == [ASKED]
@@ -109,7 +109,7 @@ def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert (
         none.returncode,
-        "0 pairs written, from 1 group" in none.stderr,
+        "pairs written: 0, from 1 group" in none.stderr,
     ) == (
         0,
         True,

@@ -54,6 +54,8 @@ CONTAINERS: dict[str, Callable[[], bytes]] = {
     "list": lambda: LIST,
     "list in gzip": lambda: gzip.compress(LIST),
     "member": lambda: b'{"trajectory_groups": ' + LIST + b', "more": [1]}',
+    "objects": lambda: LINES.replace(b'{"', b'{\n"'),
+    "CSV": lambda: b"id\ttext\n" + b"".join(b'%d\t"\xc3\xa9 ""%d"" ]}"\n' % (n, n) for n in range(9)),
     "Parquet": table,
     "archive": lambda: archive(zipfile.ZIP_STORED),
     "archive, deflated": lambda: archive(zipfile.ZIP_DEFLATED),

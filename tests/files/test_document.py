@@ -115,6 +115,23 @@ def test_any_document(
         assert all(text[x.offset :].startswith(x.raw) for x in first)
 
 
+def test_objects(tmp_path: Path) -> None:
+    """Pretty-printed objects in a row are records, one after another."""
+    text = b"\n".join([PRETTY, PRETTY + PRETTY, b"{}\n"])
+    with ExitStack() as stack:
+        container = opened(tmp_path / "d", stack, text)
+        assert [line.raw for line in container.records()] == [
+            PRETTY,
+            PRETTY,
+            PRETTY,
+            b"{}",
+        ]
+        assert [line.where for line in container.records()][:2] == [
+            "object 1",
+            "object 2",
+        ]
+
+
 DEEP = b'{"a": ' * 40 + b'[{"x": "}\\\\"}]' + b"}" * 40
 WHOLE = (
     b'{\n"eval": {"a": "]"},\n"samples": [{"b": [1, "\\"]"]},\n '
@@ -124,7 +141,7 @@ WHOLE = (
 
 
 @pytest.mark.parametrize(
-    "text", [WHOLE, b"[\n" + DEEP + b', {"a": 1}, 2 ]', PRETTY]
+    "text", [WHOLE, b"[\n" + DEEP + b', {"a": 1}, 2 ]', PRETTY + b"\n" + PRETTY]
 )
 def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
     """A document that is cut off anywhere is an error, or reads as JSON lines; no record is lost silently."""
@@ -147,6 +164,7 @@ DAMAGED = [
     b'[{}, {"a": ',
     b"[{},, {}]",
     b'{\n"simulations": [{}]}}',
+    PRETTY + b"\n{",
 ]
 
 
@@ -164,7 +182,7 @@ def kind(text: bytes) -> str | None:
     shape = shape_of(text)
     if shape is None:
         return None
-    return "holder" if shape.is_known else "list" if shape.path else "objects"
+    return "holder" if shape.known else "list" if shape.steps else "objects"
 
 
 KINDS = [
@@ -180,7 +198,7 @@ KINDS = [
     (b"[1, 2]\n\n\n", "list"),
     (b"[oops\n" + A, None),
     (PRETTY, "objects"),
-    (PRETTY + b"\n" + PRETTY, None),
+    (PRETTY + b"\n" + PRETTY, "objects"),
     (b'{"a":\n1}', "objects"),
     (b"{\n", None),
     (b'{"trajectory_groups": [' + A + b"]}", "holder"),
@@ -207,12 +225,13 @@ KINDS = [
         + b"1,\n" * 18
         + A
         + b"\n], "
-        + b'"b": "%s"}\n' % (b"x" * (1 << 20)),
+        + b'"b": "%s"}\n' % (b"x" * (1 << 20))
+        + PRETTY,
         "objects",
     ),
     (b'{"messages": [\nll, "b": 1}\n' + A, None),
     (b'{"messages": [{"a": [\nll, "b": 1}\n\n]}]\n' + A + b"\n" + A, None),
-    (b'{"messages": [\n' + A + b"\n]\n}\n" + A, None),
+    (b'{"messages": [\n' + A + b"\n]\n}\n" + A, "objects"),
     (b'{\n"a": [\n1,\n' + A + b"\n]\n}", "objects"),
     (b"{oops\n" + A, None),
     (b"{oops", None),

@@ -77,6 +77,7 @@ DOCUMENTS: dict[str, Callable[[list[bytes]], bytes]] = {
         b'{"trajectory_groups": %s, "more": [1]}' % as_list(every)
     ),
     "json.gz": lambda every: gzip.compress(as_list(every)),
+    "objects": lambda every: b"\n".join(b"{\n" + row[1:] for row in every),
 }
 
 
@@ -315,6 +316,7 @@ BOMBS = MAKE | {
             "gz",
             "jsonl",
             "held",
+            "objects",
             "member",
             "lie",
         ],

@@ -87,23 +87,6 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
     assert result.survey and result.survey.taskless == (not shown)
 
 
-def test_greetings(tmp_path: Path) -> None:
-    """Conversations that the agent begins are grouped by what the user says first, with a warning."""
-    record = {"messages": [ANSWER, *talk("1")]}
-    result, keys = opened(write(tmp_path / "in.jsonl", [record, record]))
-    assert len(keys) == 1
-    assert "2 rollouts that the agent begins are grouped" in warnings(result)
-
-
-def test_observed(tmp_path: Path) -> None:
-    """An observation before the agent's first turn splits a task, with a warning."""
-    seen = [{"role": "tool", "content": page} for page in ("a", "b")]
-    records = [{"messages": [talk("1")[0], page, ANSWER]} for page in seen]
-    result, keys = opened(write(tmp_path / "in.jsonl", records))
-    assert len(keys) == 2
-    assert "2 rollouts with what was seen before" in warnings(result)
-
-
 def test_odd_roles(tmp_path: Path) -> None:
     """A role that is not text, beside content that is none, is an opening like any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]
@@ -385,3 +368,16 @@ def test_no_rules(ruled: bool, tmp_path: Path) -> None:
     assert (
         "2 rollouts without rules for the agent" in warnings(result)
     ) is not ruled
+
+
+def test_unusual_beginnings(tmp_path: Path) -> None:
+    """A greeting or an observation before the task is in a group key that is a hash, with a warning."""
+    task, answer = talk("1")
+    pages = [{"role": "tool", "content": page} for page in ("a", "b")]
+    greeted = [[ANSWER, task, answer]] * 2
+    observed = [[task, page, answer] for page in pages]
+    for number, rollouts in enumerate((greeted, observed), 1):
+        records = [{"messages": messages} for messages in rollouts]
+        result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
+        assert len(keys) == number
+        assert "2 rollouts that the agent begins, or" in warnings(result)

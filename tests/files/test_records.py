@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files import open_container
-from ruler_cli.files.walk import path_of
+from ruler_cli.files.walk import steps_of
 from ruler_cli.types import Line
 from tests.conftest import Ruler, read, write
 from tests.files.test_open import PACKS, fed
@@ -41,7 +41,11 @@ PATHS: dict[str, list[object]] = {
     ".data.runs[]": [A, B],
     'data."a.b"[]': [C],
     "data.none[]": [],
+    "pages[].rollouts[]": [A, B, C],
+    "pages[].rollouts": [[A], [], [B, C]],
+    "pages.2.rollouts[]": [B, C],
     "by id{}": [entry("one", A), entry("two", {"runs": [B]})],
+    "by id{}.value.runs[]": [B],
     "{}": [entry(key, value) for key, value in DOCUMENT.items()],
 }
 """Paths, with the records to which they lead in the document."""
@@ -82,7 +86,7 @@ def test_path(tmp_path: Path, at: str) -> None:
         for text, times in (
             (line, 1),
             (indented, 1),
-            (b"\xef\xbb\xbf" + indented, 1),
+            (b"\xef\xbb\xbf" + indented + b"\n" + indented, 2),
             (line + b"\n\n" + line + b"\n", 2),
             (listed, 2),
         ):
@@ -165,16 +169,17 @@ def test_nowhere(tmp_path: Path, at: str, times: int) -> None:
         "[1:]",
         "a[1]",
         "a.[",
+        'a"b[]',
+        '"a[]',
         "a..b[]",
         "{}}",
         "{}.a[]",
-        "pages[].runs[]",
     ],
 )
 def test_no_path(tmp_path: Path, at: str) -> None:
     """Words that are no path of records are refused before INPUT is read."""
     with pytest.raises(UsageError, match="is not a path of records"):
-        path_of(at)
+        steps_of(at)
 
 
 def test_too_large(tmp_path: Path) -> None:
@@ -186,7 +191,9 @@ def test_too_large(tmp_path: Path) -> None:
         records(tmp_path / "in", "runs{}", most=70)
 
 
-@given(st.binary(max_size=30), st.sampled_from(["a[]", "{}", "[]"]))
+@given(
+    st.binary(max_size=30), st.sampled_from(["a[]", "{}", "[].a", "{}.value[]"])
+)
 def test_any_text(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, at: str
 ) -> None:

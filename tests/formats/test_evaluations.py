@@ -1,4 +1,4 @@
-"""Runs of evaluation tools: Inspect AI's samples, promptfoo's results."""
+"""Runs of evaluation tools: Inspect AI's samples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from tests.formats.changes import (
     FAILED,
     SCORED,
     changed,
-    keyed,
     same_twice,
-    sample,
     written,
 )
 from tests.values import read, reader, talk
@@ -78,33 +76,3 @@ def test_labels() -> None:
         (None, None)
     ] * 3
     same_twice(records[1])
-
-
-def test_promptfoo_variables() -> None:
-    """A session's id does not distinguish tests; without variables the prompt does."""
-    first, _, third, _ = sample("promptfoo")
-    first["vars"], third["vars"] = (
-        {**r["vars"], "sessionId": str(i)} for i, r in enumerate((first, third))
-    )
-    assert len(keyed(first, third)) == 1
-    bare = [
-        {**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")
-    ]
-    assert len(keyed(*bare)) == 2
-
-
-def test_promptfoo_without_prompt() -> None:
-    """Without a prompt the variables are the task, and a test's description distinguishes tests."""
-    bare = [
-        {**r, "prompt": {"raw": "", "label": "{{q}}"}}
-        for r in sample("promptfoo")
-    ]
-    first, _ = keyed(*bare).values()
-    assert first[0].messages[0]["content"] == {
-        "q": "Which gate does the night train to Tromsø leave from?"
-    }
-    bare[0]["testCase"] = {
-        **bare[0]["testCase"],
-        "description": "asked politely",
-    }
-    assert len(keyed(*bare)) == 3

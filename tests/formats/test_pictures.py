@@ -270,7 +270,6 @@ def test_tokens() -> None:
     counted = {
         "openai/gpt-4o": (765, 85, 255),
         "openai/gpt-4o-mini": (2833 + 4 * 5667, 2833, 2833 + 5667),
-        "openai/o3": (75 + 4 * 150, 75, 225),
         "anthropic/claude-sonnet-4-5": (1600, 1600, 80),
         "gemini/gemini-2.5-pro": (6 * 258, 6 * 258, 258),
     }

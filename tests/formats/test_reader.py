@@ -40,6 +40,13 @@ def test_reward_path(subtests: pytest.Subtests) -> None:
             assert written(out, SCORED, using=reader(out, reward=path)) == out
 
 
+def test_absent_reward() -> None:
+    """A score at a path without a reward is no original reward when the file is read again."""
+    out = written(ROW, SCORED, using=reader(ROW, reward="new.place"))
+    again = reader(out, reward="new.place").read(line(out))
+    assert [rollout.reward for rollout in again[0].rollouts] == [None]
+
+
 def test_number_in_path(subtests: pytest.Subtests) -> None:
     """A number in the path is an index or a key, and the annotation keeps the earlier value."""
     for rewards in [{"0": 1, "1": 3}, [1, 3]]:

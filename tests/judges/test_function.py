@@ -195,13 +195,13 @@ def test_mistakes_are_not_kept(tmp_path: Path) -> None:
 
     refused = "I judge no cooking."
     assert virtually(in_turn) == [
-        None,
+        "",
         "the judge's function raised ValueError: no",
         refused,
     ]
     again = Asked()
     judged = asyncio.run(score_all(by(again, **settings)))
-    assert [result.reason for result in judged] == [None, None, refused]
+    assert [result.reason for result in judged] == ["", "", refused]
     assert len(again.requests) == 1
 
 

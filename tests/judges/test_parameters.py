@@ -132,6 +132,7 @@ def test_refused_parameters() -> None:
         {"extra_headers": {"X": "a\r\nHost: b"}},
         {"headers": {"Host": "b"}},
         {"extra_headers": {"X Y": "a"}},
+        {"extra_headers": {"X": None}},
     ]
     for params in bad:
         with pytest.raises(UsageError, match=r"headers|extra_body") as error:

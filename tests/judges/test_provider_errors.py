@@ -169,6 +169,19 @@ def test_proxy_messages() -> None:
         )
 
 
+def test_listed_messages() -> None:
+    """A message that is a list is shown, without the request that FastAPI gives back."""
+    for body, message in (
+        ({"error": ["Input is too long"]}, "['Input is too long']"),
+        ({"error": [{"message": "gone"}]}, "[{'message': 'gone'}]"),
+        (
+            {"detail": [{"loc": ["n"], "msg": "bad", "input": "all"}]},
+            "['n']: bad",
+        ),
+    ):
+        assert error_of(orjson.dumps(body))[1] == message
+
+
 def status_within(data: bytes) -> int | None:
     """Return the status of an error that came with status 200; None if it is no such error."""
     response = read_response(200, data)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -18,27 +20,33 @@ from ruler_cli.judges.provider_errors import (
 )
 from ruler_cli.types import RateLimitRemaining
 
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 NAMES = ("Retry-After", "retry-after-ms")
 
 
-def retry_after(headers: dict[str, str], message: str) -> float | None:
+def retry_after(
+    headers: dict[str, str], message: str, now: datetime
+) -> float | None:
     """Return the seconds that headers and a message name."""
-    return provider_errors.retry_after(lowered(headers), message)
+    return provider_errors.retry_after(lowered(headers), message, now)
 
 
 SPELLINGS = [
         ("7", 7.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("7.", 7.0), (" 7 ", 7.0),
-        ("Sun, 01 Mar 2026 12:01:30 GMT", None),
+        ("Sun, 01 Mar 2026 12:01:30 GMT", 90.0),  # RFC 1123
+        ("Sunday, 01-Mar-26 12:01:30 GMT", 90.0),  # RFC 850
+        ("Sun Mar  1 12:01:30 2026", 90.0),  # asctime
+        ("Sun, 01 Mar 2020 12:01:30 GMT", 0.0),
         ("soon", None), ("", None), ("-3", None), ("inf", None), ("nan", None), ("1e9", None), ("1_0", None),
         ("9" * 400, None), ("5 models", None), ("٣", None),
     ]  # fmt: skip
 
 
 def test_spellings(subtests: pytest.Subtests) -> None:
-    """Numbers are read, and an invalid value is ignored."""
+    """Numbers and dates are read, and an invalid value is ignored."""
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
-            asked = retry_after({"Retry-After": value}, "")
+            asked = retry_after({"Retry-After": value}, "", NOW)
             assert asked == (
                 None if seconds is None else pytest.approx(seconds)
             )
@@ -60,7 +68,7 @@ def test_priorities(subtests: pytest.Subtests) -> None:
     """The finer unit has priority, and a proxy's minute for calls in flight is none."""
     for headers, seconds in PRIORITIES:
         with subtests.test(headers=headers, seconds=seconds):
-            assert retry_after(headers, "") == seconds
+            assert retry_after(headers, "", NOW) == seconds
 
 
 LEFT: tuple[tuple[dict[str, Any], RateLimitRemaining | None], ...] = (
@@ -134,8 +142,8 @@ def test_delays(subtests: pytest.Subtests) -> None:
 def test_order_with_a_message() -> None:
     """The header has priority, then the message; only a call that may be tried again has a wait."""
     message = "try again in 4s"
-    assert retry_after({"Retry-After": "1"}, message) == 1
-    assert retry_after({"Retry-After": "soon"}, message) == 4
+    assert retry_after({"Retry-After": "1"}, message, NOW) == 1
+    assert retry_after({"Retry-After": "soon"}, message, NOW) == 4
     assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
     assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
 
@@ -146,6 +154,7 @@ INVALID = st.one_of(
     st.from_regex(
         r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{1,9}( GMT| [+-][0-9]{1,6})?"
     ),
+    st.datetimes().map(format_datetime),
     st.floats().map(str),
     st.integers().map(str),
 )
@@ -153,13 +162,15 @@ INVALID = st.one_of(
 
 @given(
     st.dictionaries(st.sampled_from(NAMES), INVALID),
+    st.datetimes(timezones=st.just(UTC)),
     INVALID,
 )
-@example({}, "retry in " + "9" * 400 + "s")
-def test_any_value(headers: dict[str, str], text: str) -> None:
+@example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
+@example({}, NOW, "retry in " + "9" * 400 + "s")
+def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
     """No header and no message raises, and the result is None or finite and not negative."""
     for result in (
-        retry_after(headers, ""),
-        retry_after(headers, f"try again in {text}"),
+        retry_after(headers, "", now),
+        retry_after(headers, f"try again in {text}", now),
     ):
         assert result is None or (math.isfinite(result) and result >= 0)

@@ -185,7 +185,7 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
 def test_two_kinds(
     ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
 ) -> None:
-    """A panel of both kinds is brought to one scale; both judges' own scores stand beside it.
+    """A panel of both kinds is brought to one scale, which is told; both judges' own scores stand beside it.
 
     Positions, and scores and values there, are those of the judge that saw all rollouts.
     """
@@ -199,9 +199,10 @@ def test_two_kinds(
         {"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")
     ]
     options = ("--rubric", json.dumps(rubric))
+    run = ruler("score", source, "criteria.jsonl", *panel, *options)
     assert (
-        ruler("score", source, "criteria.jsonl", *panel, *options).returncode
-        == 0
+        "--set standardize=true brings them to one scale at the end"
+        in run.stderr
     )
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
         placed = rollout["ruler"]
@@ -211,7 +212,10 @@ def test_two_kinds(
             *placed["criteria_passes"],
         )
         assert [*map(len, rows)] == [2] * 4
-    ruler("score", source, "plain.jsonl", *panel, "--set", "standardize=false")
+    plain = ruler(
+        "score", source, "plain.jsonl", *panel, "--set", "standardize=false"
+    )
+    assert "one scale" not in plain.stderr
     truths = (0.1, 0.9, 0.5)
     rollouts = records(tmp_path / "plain.jsonl")[0]["trajectories"]
     for rollout, truth in zip(rollouts, truths, strict=True):

@@ -88,4 +88,4 @@ async def test_wordings() -> None:
         if taken:
             (only,) = json.loads(server.requests[-1])["messages"]
             texts = [part.get("text") for part in only["content"]]
-            assert texts == ["Grade.\n\nsee ", None, "it"]
+            assert texts == ["Grade.\n\n", "see ", None, "it"]

@@ -101,7 +101,7 @@ def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
     )
     if isinstance(read, Reply):
         read = replace(read, seconds=1.5)
-    shared.keep(key, model, read)
+    anyio.run(shared.store, key, model, read)
     answer = shared.find(key)
     if isinstance(
         read, CallError
@@ -168,7 +168,7 @@ def test_not_stored(ledger: Ledger) -> None:
     ]
     for answer in answers:
         with pytest.raises(ValueError, match="not"):
-            ledger.keep(b"k", "m", answer)
+            ledger.keep_all([(b"k", "m", answer)])
     assert not ledger.stats().models
 
 
@@ -270,7 +270,7 @@ def test_owner_only(tmp_path: Path) -> None:
         "    looking.clear()\n"
         "sys.addaudithook(look)\n"
         "with Ledger(Path(sys.argv[1])) as ledger:\n"
-        "    ledger.keep(b'k', 'm', reply())\n"
+        "    ledger.keep_all([(b'k', 'm', reply())])\n"
         "    look('', ())\n"
         "    print(sorted(p.name for p in Path(sys.argv[1]).parent.iterdir()), seen)\n"
     )
@@ -352,7 +352,7 @@ def test_full_disk(ledger: Ledger) -> None:
         OutputError,
         match=r"ledger.sqlite.*full; .*--ledger none",
     ):
-        ledger.keep(b"k", "m", reply("x" * 99999))
+        ledger.keep_all([(b"k", "m", reply("x" * 99999))])
     with pytest.raises(OutputError, match="full"):
         anyio.run(ledger.store, b"k", "m", reply("x" * 99999))
 
@@ -369,7 +369,7 @@ def test_damage(path: Path) -> None:
         with pytest.raises(OutputError, match=says):
             ledger.clear()
         with pytest.raises(OutputError, match=says):
-            ledger.keep(b"k", "m", reply())
+            ledger.keep_all([(b"k", "m", reply())])
 
 
 # several processes
@@ -461,11 +461,11 @@ def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = sqlite3.connect(path, isolation_level=None)
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(OutputError, match="locked"):
-            ledger.keep(b"k", "m", reply())
+            ledger.keep_all([(b"k", "m", reply())])
         with pytest.raises(OutputError, match="locked"):
             ledger.clear()
         writer.close()
-        ledger.keep(b"k", "m", reply())
+        ledger.keep_all([(b"k", "m", reply())])
 
 
 @pytest.mark.anyio
@@ -509,7 +509,7 @@ async def test_deleted_during_a_run(
 ) -> None:
     """A reply, an import and the end of a run say that its ledger is gone, and write nothing in its place."""
     with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
-        ledger.keep(b"before", "m", reply())
+        ledger.keep_all([(b"before", "m", reply())])
         change(path)
         there = {file.name: file.read_bytes() for file in path.parent.iterdir()}
         with pytest.raises(OutputError, match=VANISHED):
@@ -542,7 +542,7 @@ def made(path: Path, **rows: Reply | CallError) -> Path:
     """Create a ledger with these answers."""
     with Ledger(path) as ledger:
         for key, answer in rows.items():
-            ledger.keep(key.encode(), "m", answer)
+            ledger.keep_all([(key.encode(), "m", answer)])
     return path
 
 
@@ -592,7 +592,7 @@ def test_written(tmp_path: Path) -> None:
     before = second.read_bytes()
     with Ledger(tmp_path / "new" / "first", [second]) as ledger:
         assert text(ledger, "a") == "x"
-        ledger.keep(b"b", "m", reply("y"))
+        ledger.keep_all([(b"b", "m", reply("y"))])
         assert text(ledger, "b") == "y"
     assert second.read_bytes() == before
     with Ledger(tmp_path / "new" / "first") as ledger:
@@ -609,7 +609,7 @@ with Ledger(Path(sys.argv[1])) as made:
     for line in sys.stdin:
         key = line.strip()
         body = '{"choices": [{"message": {"content": "%s"}, "finish_reason": "stop"}]}' % key
-        made.keep(key.encode(), "m", Reply(key, body=body.encode()))
+        made.keep_all([(key.encode(), "m", Reply(key, body=body.encode()))])
         print("kept", flush=True)
 """
 
@@ -732,7 +732,7 @@ def test_bad_pages(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         for number in range(100):
-            ledger.keep(bytes([number] * 16), "m", reply("x" * 2000))
+            ledger.keep_all([(bytes([number] * 16), "m", reply("x" * 2000))])
     content = bytearray(path.read_bytes())
     content[8 * 4096 : -4096] = b"\xee" * (len(content) - 9 * 4096)
     path.write_bytes(content)
@@ -751,9 +751,9 @@ def test_replaced_without_its_log(path: Path, there: str) -> None:
     new, moved = path.with_name("new"), path.with_name("moved")
     with Ledger(new) as newer:
         for number in range(100):
-            newer.keep(b"new %d" % number, "m", reply("x" * 500))
+            newer.keep_all([(b"new %d" % number, "m", reply("x" * 500))])
     with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
-        ledger.keep(b"before", "m", reply())
+        ledger.keep_all([(b"before", "m", reply())])
         if there == "nothing":
             path.rename(moved)
         else:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,8 +22,6 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Request, Rollout
-from tests.attacks import FAMILIES
-from tests.prompting.test_attacks import SMALL
 from tests.values import NASTY, first_request, group, talk
 
 ASK = AskSettings()
@@ -269,25 +266,3 @@ def test_parts() -> None:
     ]
     layout = build_layout(group(*tools), ASK)
     assert not any(is_right(layout, ASK))
-
-
-def test_attacks(subtests: pytest.Subtests) -> None:
-    """An attack in a block changes no other line, and marks all rollouts of the block and no other."""
-    for family, attacks in FAMILIES.items():
-        for number, attack in enumerate(attacks):
-            if len(attack.text) > SMALL:
-                continue
-            with subtests.test(f"{family}-{number}"):
-                begin = [*turns("begin", 4, 3000), said(attack.text, "tool")]
-                alone = [TASK + turns(name) for name in "cd"]
-                made = group(
-                    *(TASK + begin + [said(name)] for name in "ab"), *alone
-                )
-                layout = build_layout(made, ASK)
-                request = first_request(layout, ASK)
-                assert is_right(layout, ASK)[0]
-                lines = request.user.split("\n")
-                assert request.user.splitlines() == lines
-                assert len(lines) == 36
-                flagged = attack.flagged and not attack.whole
-                assert layout.suspects == ({0, 1} if flagged else set())

@@ -75,17 +75,3 @@ def test_windows() -> None:
     tiny = replace(ASK, context_tokens=700)
     assert requests_of_pass(build_layout(own, tiny), tiny, 0) == []
     assert why_unaskable(own, build_layout(own, tiny), tiny).kind == "too_long"
-
-
-def test_left_out() -> None:
-    """With `leave` the shared picture is left out too; rollouts with the same pictures and text stay one."""
-    ask = replace(ASK, pictures="leave")
-    own = group(seen(0.1), seen(0.1), seen(0.2, text="Else."))
-    layout = build_layout(own, ask)
-    request = first_request(layout, ask)
-    assert (len(layout.distinct), layout.left_out, request.pictures) == (
-        2,
-        3,
-        (),
-    )
-    assert request.user.count("is not shown)") == 3

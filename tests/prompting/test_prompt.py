@@ -85,20 +85,16 @@ def test_tools() -> None:
 
 def test_rubric() -> None:
     """The group's own rubric wins over the option, the option over the built-in one."""
-    made = group(talk("a"), talk("b"))
-    ruled = group(talk("a"), talk("b"), rubric="OWN")
-    ask = replace(ASK, rubric="OPTION")
-    systems = [
-        first_request(build_layout(g, a), a).system
-        for g, a in ((ruled, ask), (made, ask), (made, ASK))
-    ]
-    assert ["OWN" in s for s in systems] == [True, False, False]
-    assert ["OPTION" in s for s in systems] == [False, True, False]
-    assert [templates.DEFAULT_RUBRIC in s for s in systems] == [
-        False,
-        False,
-        True,
-    ]
+    option = replace(ASK, rubric="OPTION")
+    wanted = {
+        "OWN": ("OWN", option),
+        "OPTION": (None, option),
+        templates.DEFAULT_RUBRIC: (None, ASK),
+    }
+    for text, (own, ask) in wanted.items():
+        made = group(talk("a"), talk("b"), rubric=own)
+        system = first_request(build_layout(made, ask), ask).system
+        assert [rubric for rubric in wanted if rubric in system] == [text]
 
 
 def test_alone() -> None:
@@ -157,28 +153,25 @@ def test_labels_are_fresh(
     Of 130,000 labels the same may be drawn twice by chance, so of several one may be.
     """
     layout = build_layout(group(*map(talk, given_answers)), ASK)
-    first, second, corrected = (
+    first, second, corrected = [
         write_prompt(
-            layout, ASK, requests_of_pass(layout, ASK, t)[0], ExchangeState(a)
+            layout,
+            ASK,
+            requests_of_pass(layout, ASK, index)[0],
+            ExchangeState(number),
         )
-        for t, a in (
+        for index, number in (
             (pass_index, attempt),
             (pass_index + later, attempt),
             (pass_index, attempt + 1),
         )
-    )
-    chance = int(len(first.labels) > 1)
-    assert len(set(first.labels) & set(second.labels)) <= chance
-    assert len(set(first.labels) & set(corrected.labels)) <= chance
-    assert (
-        set(first.shown.values())
-        == set(second.shown.values())
-        == set(range(len(layout.distinct)))
-    )
-    assert (first.pass_index, second.pass_index) == (
-        pass_index,
-        pass_index + later,
-    )
+    ]
+    everyone = set(range(len(layout.distinct)))
+    assert set(first.shown.values()) == everyone
+    for other in (second, corrected):
+        assert len({*first.labels} & {*other.labels}) <= (len(everyone) > 1)
+        assert set(other.shown.values()) == everyone
+    assert second.pass_index == first.pass_index + later
 
 
 def of_sizes(sizes: list[int]) -> Group:

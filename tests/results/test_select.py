@@ -138,7 +138,6 @@ WAYS = {
     "score=nan..": "is not a range",
     "score=a..b": "is not a range",
     "score=0.8..0.2": "is not a range",
-    "reliability=70..": "is not a range",
     "\x1b[31mlive": "--where \ufffd[31mlive: is not a condition; the conditions are live",
 }
 

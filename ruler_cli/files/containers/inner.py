@@ -9,7 +9,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.containers import Container
 from ruler_cli.files.parse import too_large
 from ruler_cli.files.splice import DAMAGED, skip, value_end
-from ruler_cli.files.walk import NoRecordsError, path_of, values_at
+from ruler_cli.files.walk import NoRecordsError, steps_of, values_at
 from ruler_cli.types import Line
 
 
@@ -22,17 +22,13 @@ class InnerRecords(Container):
     unit = "record"
     may_hold_events = True
 
-    def __init__(
-        self,
-        source: Container,
-        path: str,
-    ) -> None:
+    def __init__(self, source: Container, path: str) -> None:
         """Take a container that is open, and the path."""
         super().__init__(source.name, source.most)
         self._source = source
-        self._path = path_of(path)
+        self._steps = steps_of(path)
         self.once = source.once
-        if not self._path.by_key:  # else a record is more than bytes of it
+        if "{}" not in self._steps:  # else a record is more than bytes of it
             self.fd = source.fd
 
     def records(self) -> Iterator[Line]:
@@ -55,11 +51,7 @@ class InnerRecords(Container):
             any_whole = True
             for offset, raw in records:
                 number += 1
-                yield self.line(
-                    number,
-                    line.offset + offset,
-                    raw,
-                )
+                yield self.line(number, line.offset + offset, raw)
 
     def _inside(self, line: Line) -> list[tuple[int, bytes]]:
         """Return the records of a line; UnreadableError says why there are none."""
@@ -72,10 +64,4 @@ class InnerRecords(Container):
         is_whole = skip(raw, value_end(raw, start)) == len(raw)
         if not is_whole or raw[start] not in b"{[":
             raise UnreadableError(DAMAGED)
-        return list(
-            values_at(
-                raw,
-                0,
-                self._path,
-            )
-        )
+        return list(values_at(raw, 0, self._steps))

@@ -325,8 +325,8 @@ class ReportPage:
             sides = zip(text["rollouts"], shown.second.rollouts, strict=True)
             for rollout, second in sides:
                 rollout["second"] = second.as_json()
-        said = [shorten(word, _EXPLANATION) or None for word in words]
-        entry["said"] = orjson.Fragment(as_json(said))
+        shown_words = [shorten(word, _EXPLANATION) or None for word in words]
+        entry["said"] = orjson.Fragment(as_json(shown_words))
         entry["text"] = self._store(text)
 
     def write(

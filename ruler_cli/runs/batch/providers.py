@@ -324,7 +324,7 @@ class Provider:
         failed = classify(status, codes, message, headers, self.key, self.name)
         if status < 500 and failed.kind != "transport":
             return RefusedError(failed.reason)
-        if failed.rate:
+        if status < 500 and failed.rate:
             return RulerError(failed.reason, _RUN_LATER)
         return UnclearError(failed.reason, remedy)
 
