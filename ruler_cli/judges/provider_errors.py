@@ -274,10 +274,12 @@ def error_of(data: bytes) -> tuple[str, str]:
             or error
         )
     if isinstance(error, list):  # FastAPI's, which gives the request back
-        parts = [part for part in error if isinstance(part, dict)]
-        error = "; ".join(
-            f"{part.get('loc')}: {part.get('msg')}" for part in parts
-        )
+        parts = [
+            f"{part.get('loc')}: {part['msg']}"
+            for part in error
+            if isinstance(part, dict) and "msg" in part
+        ]
+        error = "; ".join(parts) or error
     if isinstance(error, dict):  # TypeSafe's
         error = error.get("message") or error
     message = str(error)[:_LONGEST]
