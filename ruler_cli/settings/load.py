@@ -85,8 +85,9 @@ def _checked(file: ConfigFile, content: Mapping[str, Any]) -> ConfigFile:
     """Return a file with the tables of its content; UsageError if there is no such table or setting."""
     tables = {**content}
     for group in ("judges", "formats"):
-        for name, table in dict(tables.pop(group, {})).items():
-            tables[f"{group}.{name}"] = table
+        if isinstance(tables.get(group), dict):
+            for name, table in tables.pop(group).items():
+                tables[f"{group}.{name}"] = table
     for header, table in tables.items():
         group, _, name = header.partition(".")
         if group not in ("judges", "formats", "score"):
