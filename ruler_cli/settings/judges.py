@@ -107,10 +107,13 @@ def _way_to_judge(
 
 
 def _is_of_provider(model: str, names: Iterable[str]) -> bool:
-    """Return whether a model is of a provider that the source of a key names models of, if it names any."""
-    providers = [name.partition("/")[0] for name in names]
-    bare = "/" not in model
-    return not providers or bare or model.partition("/")[0] in providers
+    """Return whether a model is of a provider that the source of a key names models of, if it names any.
+
+    A bare name, as that of a table, is of any.
+    """
+    provider = model.partition("/")[0]
+    named = [name.partition("/")[0] in (provider, name) for name in names]
+    return "/" not in model or not named or any(named)
 
 
 def refuse_found_file(
@@ -132,11 +135,12 @@ def refuse_found_file(
 
 def _risks(judge: JudgeSettings, options: Options) -> Iterator[str]:
     """Yield the settings of a judge by which a file may send a key, a file or a call elsewhere."""
-    allowed = {*KNOWN}
+    typed: Mapping[str, Any] = {}
     if options.rank("params") > FILE:
-        allowed |= params_of(options.params).keys()
-    for name in judge.params:
-        if name not in allowed:
+        typed = params_of(options.params)
+    for name, value in judge.params.items():
+        # e.g. the server of a tool
+        if name not in typed and (name not in KNOWN or "://" in str(value)):
             yield name
     typed_base = options.api_base if options.rank("api_base") > FILE else None
     if judge.api_base not in (None, typed_base):
