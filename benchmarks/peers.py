@@ -90,7 +90,7 @@ Scores = list[list[float] | None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a way took: seconds, requests, tokens of prompt and answer, and the scores of each group."""
+    """The price of a way: seconds, requests, tokens of prompt and answer, and the scores of each group."""
 
     way: str
     wall: float
