@@ -82,6 +82,7 @@ class Console(Observer):
         self._source = Location(source).shown
         self._unreadable = Problems("unreadable lines", self._print)
         self._unscored = Problems("groups not scored", self._print)
+        self._printed = set[str]()
         self._waits_for = set[str]()
         self._began = self._last = time.monotonic()
         self._total: int | None = None
@@ -92,11 +93,17 @@ class Console(Observer):
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
         if self._mode != "none":
-            self._print(str(sentence))
+            self._print_once(str(sentence))
 
     def warn(self, sentence: str) -> None:
         """Show a warning, once."""
-        self._print(f"warning: {sentence!s}")
+        self._print_once(f"warning: {sentence!s}")
+
+    def _print_once(self, text: str) -> None:
+        """Print a line, unless it was printed before: each worker of Ray may warn of the same."""
+        if text not in self._printed:
+            self._printed.add(text)
+            self._print(text)
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""

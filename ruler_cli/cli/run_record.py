@@ -48,7 +48,8 @@ class RunRecord:
         self, name: str | None, source: str, output: str, *, force: bool
     ) -> None:
         """Take the name of the file, and what INPUT and OUTPUT are; `force` replaces a file of another kind."""
-        self._place = None if name is None else Location(name)
+        self._name = name
+        self._place: Location | None = None
         self._output = Location(output)
         self._force = force
         self._files = [source, output, f"{output}.partial"]
@@ -69,16 +70,21 @@ class RunRecord:
         }
 
     def __enter__(self) -> Self:
-        """Raise UsageError if no summary can have the name of the file."""
-        place = self._place
-        if place is None:
-            return self
+        self.open(self._name)
+        return self
+
+    def open(self, name: object) -> None:
+        """Take the name of the file, if none is taken; UsageError if no summary can have it."""
+        if name is None or self._place is not None:
+            return
         from ruler_cli.files.marks import refuse_foreign
 
-        self._place = None  # a file that is refused is not written
+        place = Location(str(name))
         option = f"--summary {place.public}"
         if place.stream and self._output.stream:
-            raise UsageError("stdout holds the records", place=option)
+            raise UsageError(
+                "stdout holds the records", "give a file", place=option
+            )
         if Path(place.name).is_dir():
             raise UsageError(
                 "is a directory", "name a file in it", place=option
@@ -86,7 +92,6 @@ class RunRecord:
         self._refuse_files(place)
         refuse_foreign(place, "summary", force=self._force)
         self._place = place
-        return self
 
     def _refuse_files(self, place: Location) -> None:
         """Raise UsageError if the summary, or the file in which it is made, is another one of the run."""
@@ -95,7 +100,6 @@ class RunRecord:
             if file != "-" and (
                 same(place.name) or same(f"{place.name}.partial")
             ):
-                self._place = None
                 raise UsageError(
                     "is another file of this run",
                     "give it a name of its own",

@@ -88,6 +88,7 @@ def command(
 
 def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
     with unwind_on_signal():
+        record.open(options.summary)
         settings = score_settings(options, source, output)
         _refuse_engine(settings, options)
         print_file_note(options, settings)

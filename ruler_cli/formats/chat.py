@@ -371,7 +371,9 @@ def task_turns(
         for role, text in zip(cycle(("user", "assistant")), spoken):
             if text is not None:
                 turns.append(new_turn(role, text))
-        asks_last = pairs == [[text] for text in spoken] and len(spoken) % 2 > 0
+        # pairs never end with it
+        paired = any(map(is_list, items(history)))
+        asks_last = not paired and len(spoken) % 2 > 0
     else:
         turns = prompt_turns(history, "history")
     if not asks_last:

@@ -237,7 +237,8 @@ class Reader:
         if ended := rollout.ended or self._ending(values):
             changes["ended"] = ended
         if path := self.tools or form.tools:
-            tools = values.shared(path)
+            offered = map(values.shared, path.split("|"))
+            tools = first([value for value in offered if value not in EMPTY])
             changes["tools"] = json_value(tools, text=True)
         error = rollout.error or nothing_to_judge(rollout)
         if self.reference:

@@ -36,8 +36,6 @@ _DEEPEST = 60
 _SHARE = 0.85
 _LEAST = 200
 """The share of the text that judges should be shown, and the bytes that may be missing in any case."""
-_ACT = 500
-"""The bytes that a call or a result that is not shown counts at the least: a short one says as much as a long one."""
 _NAMED = 3
 """Paths that a sentence names."""
 _LINE = 200
@@ -94,6 +92,7 @@ class Coverage:
     unknown: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
+    _acts: bool = False
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
 
@@ -166,8 +165,11 @@ class Coverage:
         if full or harness or named & _BESIDE:
             return
         self.unseen[path] += size
-        acts = kind or named & _ACTS
-        self.missing += max(size, _ACT if acts else 0)
+        if kind or named & _ACTS:
+            # a short one says as much as a long one
+            size = max(size, self.shown // max(1, len(self._seen)))
+            self._acts = True
+        self.missing += size
 
     @property
     def share(self) -> float | None:
@@ -202,7 +204,8 @@ class Coverage:
                 f"ruler does not know the types of {self.unknown.total():,} events, which are shown as JSON: {types}"
             )
         share = self.share
-        if share is not None and share < _SHARE and self.missing > _LEAST:
+        enough = self._acts or self.missing > _LEAST
+        if share is not None and share < _SHARE and enough:
             paths = []
             for path, size in self.unseen.most_common(_NAMED):
                 paths.append(f"{printable(path)} {size:,} bytes")

@@ -119,9 +119,11 @@ class Selector:
         )
         for name, figure_of in FIGURES.items():
             self.counts[name] += figure_of(scored) is not None
-        for rollout in scored.rollouts:
-            for name in rollout.criterion_values:
-                self.counts[f"criteria.{name}"] += 1
+        # each record may have criteria of its own: only those of conditions are counted
+        for condition in self._choice.conditions:
+            for rollout in scored.rollouts if condition.criterion else ():
+                has = condition.criterion in rollout.criterion_values
+                self.counts[condition.name] += has
 
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""

@@ -136,11 +136,12 @@ def refuse_found_file(
 
 def _risks(judge: JudgeSettings, options: Options) -> Iterator[str]:
     """Yield the settings of a judge by which a file may send a key, a file or a call elsewhere."""
-    allowed = {*KNOWN}
+    typed: Mapping[str, Any] = {}
     if options.rank("params") > FILE:
-        allowed |= params_of(options.params).keys()
-    for name in judge.params:
-        if name not in allowed:
+        typed = params_of(options.params)
+    for name, value in judge.params.items():
+        # e.g. the server of a tool
+        if name not in typed and (name not in KNOWN or "://" in str(value)):
             yield name
     typed_base = options.api_base if options.rank("api_base") > FILE else None
     if judge.api_base not in (None, typed_base):

@@ -108,7 +108,7 @@ class CommandSettings(Section):
     people: Annotated[
         Paths,
         Option(
-            "Labels of people: comparisons and marks, as JSON lines. Repeatable.",
+            "Labels of people: comparisons, as JSON lines. Repeatable.",
             "FILE",
             many=True,
         ),

@@ -291,6 +291,24 @@ def test_file_that_reads_others(ruler: Ruler, tmp_path: Path) -> None:
         assert ("sets rubric, and was not named" in done.stderr) is (code == 2)
 
 
+def test_server_of_a_tool(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that was found sets no parameter that holds an address; one that was named, or typed, does."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    tools = '[{"type": "mcp", "server_url": "http://127.0.0.1:9"}]'
+    judge = "[judges.a]\nmodel = 'openai/x'\n"
+    (tmp_path / "ruler.toml").write_text(
+        f"{judge}params = {{ tools = {tools.replace(':', ' =', 2)} }}\n"
+    )
+    for words, code in (
+        ([], 2),
+        (["--config", "ruler.toml"], 0),
+        (["-p", f"tools={tools}"], 0),
+    ):
+        done = ruler("check", "in.jsonl", "-m", "a", *words, OPENAI_API_KEY="k")
+        assert done.returncode == code, done.stderr
+        assert ("sets tools, and was not named" in done.stderr) is (code == 2)
+
+
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     """The file is the one of --config, else `ruler.toml` here."""
     assert holds(ruler)["passes"] == (1, "default")
@@ -334,6 +352,8 @@ MISTAKES = {
     "[score]\nmax-cost = 1\nmax_cost = 100": " [score]: an option is set twice; leave one out",
     "[[judges]]\nmodel = 'a'": ": judges is not a table; write [judges], and its settings below",
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
+    "[[judges]]\nmodel = 'x'": ": judges is not a table; write [judges], and its settings below",
+    "formats = 3": ": formats is not a table; write [formats], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
     "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
         " [judges.a] rpm: 'many' is not a number"
@@ -673,6 +693,12 @@ ROWS = [
     (
         "-m bare",
         {"RULER_API_KEY_ENV": "KEY_B"},
+        "https://api.openai.com/v1",
+        "KEY_B",
+    ),
+    (
+        "",
+        {"RULER_MODEL": "bare", "RULER_API_KEY_ENV": "KEY_B"},
         "https://api.openai.com/v1",
         "KEY_B",
     ),

@@ -163,3 +163,11 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
     assert not [
         line for line in screens[-1] if "%" in line or "waiting" in line
     ]
+
+
+def test_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A sentence is shown once in a run, however many workers warn of the same."""
+    console = Console("log", "in.jsonl")
+    for show in (console.warn, console.warn, console.note, console.note):
+        show("odd")
+    assert capsys.readouterr().err == "ruler: warning: odd\nruler: odd\n"

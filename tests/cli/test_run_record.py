@@ -107,6 +107,16 @@ def test_every_end(
         assert (summary["output_state"], summary["scored"]) == ("kept", 0)
 
 
+@pytest.mark.parametrize("judge", ["offline", "openai/o3"])
+def test_named_by_a_file(judge: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The file of settings names a summary as the command line does, also of a run that is refused."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    (tmp_path / "ruler.toml").write_text("[score]\nsummary = 'sum.json'\n")
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", judge)
+    summary = summary_of(tmp_path / "sum.json")
+    assert summary["exit_code"] == done.returncode
+
+
 def test_end_by_a_bug(
     ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

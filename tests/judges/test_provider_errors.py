@@ -128,6 +128,13 @@ def test_no_stated_context() -> None:
     )
 
 
+def test_texts() -> None:
+    """The texts of a list are its message."""
+    for name in ("detail", "message", "error"):
+        _, message = error_of(orjson.dumps({name: ["max_tokens is above 9"]}))
+        assert "max_tokens is above 9" in message, name
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()

@@ -73,6 +73,14 @@ def test_not_shown() -> None:
     assert coverage.shown == len(LONG)
 
 
+def test_short_result() -> None:
+    """A short text that a tool returned does not count for more than the texts that are shown."""
+    hidden = {"results": [{"tool": {"output": "It was sunny all over Oslo."}}]}
+    coverage = coverage_of(group_of(LONG, "b", **hidden))
+    assert coverage.share == pytest.approx(0.65, abs=0.1)
+    assert coverage.warnings()
+
+
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     """`check` has a row and a warning, with all paths in JSON; `score` warns once."""
     hidden = {f"field {n}": f"{LONG[::-1]} {n}" for n in range(5)}

@@ -357,3 +357,17 @@ def test_memory_is_flat(scatter: bool, tmp_path: Path) -> None:
         tracemalloc.stop()
         assert len(ids(tmp_path / "out.jsonl")) == 2 * number
     assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_criteria_of_records(tmp_path: Path) -> None:
+    """A selection counts only criteria that conditions name: each record may have others."""
+    groups = []
+    for name in ("sound", "brief"):
+        record = grouped(name, 0.1, 0.9)
+        for rollout in record["trajectories"]:
+            rollout["ruler"]["criteria"] = [{"name": name, "value": 0.5}]
+        groups.append(record)
+    source = dump(tmp_path / "in.jsonl", groups)
+    counts = selected(source, tmp_path / "out.jsonl", "criteria.sound=0.5..")
+    assert (counts["kept rollouts"], counts["criteria.sound"]) == (2, 2)
+    assert "criteria.brief" not in counts
