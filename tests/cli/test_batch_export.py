@@ -237,19 +237,6 @@ def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
     assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
 
 
-def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """Bad usage of `render` is reported with the way out, and nothing is written."""
-    write(tmp_path / "in.jsonl", GROUPS[:1])
-    cases = {
-        "-m offline": "keeps none of its replies",
-        "-m gemini/gemini-2.5-pro": "hosted_vllm/… for an engine of your own",
-    }
-    for options, message in cases.items():
-        done = ruler("batch", "export", "in.jsonl", "r.jsonl", *options.split())
-        assert (done.returncode, message in done.stderr) == (2, True)
-        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
 def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
     """Rollouts are not overwritten, and an earlier request file stays if nothing can be rendered."""
     write(tmp_path / "in.jsonl", GROUPS)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Ruler, group, read, rollout, write
+from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.values import few
 
@@ -41,19 +41,6 @@ def test_pipe(process: Ruler, server: JudgeServer) -> None:
         for line in done.stdout.splitlines()
     ] == [2, 2]
     assert "2 of 2 groups scored" in done.stderr
-
-
-def test_repeated_key_on_stdin(ruler: Ruler) -> None:
-    """A key that comes back on stdin is an error with its line and the way out."""
-    keys = ["a", "a", "b", "a"]
-    text = "".join(
-        json.dumps(rollout(0.1, str(i), group_id=k)) + "\n"
-        for i, k in enumerate(keys)
-    )
-    done = ruler("score", "-", "-", "-m", "offline", stdin=text)
-    assert done.returncode == 2
-    assert "line 4 is of a group before it" in done.stderr
-    assert "--grouping scattered" in done.stderr
 
 
 def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:

@@ -48,15 +48,11 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     assert "written to stdout" in done.stderr
 
 
-def test_no_page(ruler: Ruler) -> None:
-    """The page needs a name, which is asked for before anything is read."""
+def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
+    """No name of a page, no pair at all, and a number that no page has are refused with the way out."""
     done = ruler("label", "nowhere.jsonl")
     assert done.returncode == 2
     assert done.stderr == "ruler: the page has no name; use -o label.html\n"
-
-
-def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
-    """No pair at all, and a number that no page has are refused with the way out."""
     for number in ("0", "10001"):
         done = ruler("label", "s.jsonl", "-o", "l.html", "--pairs", number)
         assert done.returncode == 2

@@ -67,13 +67,6 @@ CASES: dict[str, tuple[Any, str]] = {
         rows(q_id=half, user_request=asked, llm_reply=said, grade=half),
         "--messages llm_reply --prompt user_request --reward grade",
     ),
-    "a list in an object": (
-        {
-            "run": {"model": "m"},
-            "jailbreaks": rows(goal=asked, target_reply="x", response=said),
-        },
-        "--set 'records=jailbreaks[]' --messages response --prompt goal",
-    ),
     "a list deep in an object": (
         {
             "report": {
@@ -84,19 +77,6 @@ CASES: dict[str, tuple[Any, str]] = {
             }
         },
         "--set 'records=report.runs[]' --messages got.model_output --prompt asked.task_text",
-    ),
-    "an object by id": (
-        {
-            f"task-{i}": row
-            for i, row in enumerate(
-                rows(query_text=asked, llm_output=said, solved=True)
-            )
-        },
-        "--set 'records={}' --messages value.llm_output --prompt value.query_text --outcome value.solved",
-    ),
-    "questions and answers in a list": (
-        {"results": rows(question=alone, answer=said, expected=GOLD)},
-        "--set 'records=results[]' --messages answer --prompt question",
     ),
     "questions by id, by model": (
         {
@@ -122,17 +102,9 @@ CASES: dict[str, tuple[Any, str]] = {
         ),
         "--messages 'tries[].reply' --prompt the_task --reward 'tries[].grade'",
     ),
-    "named columns": (
-        rows(the_task=alone, qwen_reply=said, gpt_reply=said),
-        "--messages qwen_reply --messages gpt_reply --prompt the_task",
-    ),
     "columns named after models": (
         rows(q=alone, gpt4=said, claude=said),
         "--messages gpt4 --messages claude --prompt q",
-    ),
-    "a user's message beside the bot's": (
-        rows(user_message=asked, bot_message=said, llm_prompt=GOLD),
-        "--messages bot_message --prompt llm_prompt",
     ),
     "a list of answers and one of verdicts": (
         {
@@ -193,17 +165,9 @@ CASES: dict[str, tuple[Any, str]] = {
         rows(outputs__context=said, outputs__answer=said, inputs__q=asked),
         """--messages '"outputs.answer"' --prompt '"inputs.q"'""",
     ),
-    "the only text": (
-        rows(id=half, prompt=alone, article=said),
-        "--messages article --prompt prompt",
-    ),
     "the only texts, with a figure for each": (
         rows(issue=alone, patches=lambda i: ["", said(i)], success_id=[0, 1]),
         "--messages patches --prompt issue --outcome success_id",
-    ),
-    "an id of the task alone": (
-        rows(case_id=half, model_name="a b c", final_text=said),
-        "--messages final_text --group-by case_id",
     ),
     "an id that may be the task's": (
         rows(run_id=alone, riddle_id=half, llm_reply=said),
@@ -238,19 +202,6 @@ CASES: dict[str, tuple[Any, str]] = {
         ),
         "--messages actual_calls --prompt instruction --reward score.all",
     ),
-    "answers to several tasks in a list of each line": (
-        rows(
-            run=alone,
-            tries=lambda i: [
-                {"prompt_id": n, "response": said(i, n)} for n in "ab"
-            ],
-        ),
-        "--set 'records=tries[]' --messages response --group-by prompt_id",
-    ),
-    "one patch by its id": (
-        {"a__a-1": {"model_patch": said(1), "instance_id": "a__a-1"}},
-        "--set 'records={}' --messages value.model_patch --group-by key",
-    ),
     "conversations by id, most of them empty": (
         {f"c{i}": {"talk": turns(i) if i < 3 else []} for i in EIGHT},
         "--set 'records={}' --messages value.talk",
@@ -263,13 +214,6 @@ CASES: dict[str, tuple[Any, str]] = {
             truth={"act": GOLD},
         ),
         "--messages prediction --prompt event_description",
-    ),
-    "an answer in a list of objects": (
-        rows(
-            query=alone,
-            plan=lambda i: [{"day": 1, "city": said(i), "lunch": said(i)}],
-        ),
-        "--messages plan --prompt query",
     ),
     "steps": (
         rows(
@@ -348,13 +292,9 @@ NOTHING: dict[str, Any] = {
         "conversation": rows(user=alone, assistant=said),
         "user_message": ASKED,
     },
-    "tests of a task": rows(
-        problem=alone, tests=[{"input": "1 2", "output": "a b", "test_id": 3}]
-    ),
     "figures of grades": rows(
         question_id=half, answer_grade="0.5", answer="0", correctness="1"
     ),
-    "times": rows(task_id=half, timestamp="2026-01-01 10:00:00", score=1.5),
     "steps that are not read": rows(
         goal=asked, start_text=said, steps=[{"sight": GOLD}]
     ),
@@ -367,11 +307,6 @@ NOTHING: dict[str, Any] = {
     "texts of a data set": rows(
         question=alone, true_answer="x", assumption=said
     ),
-    "claims": rows(id=half, question=alone, claims=[GOLD]),
-    "queues that are empty": {"queues": {"agent_output": "[]"}, "user": ASKED},
-    "tasks": rows(user_query=asked, level="easy"),
-    "ids of tokens": [{"input_ids": [*range(60)], "n": 1}],
-    "settings": {"model": "gpt-4", "out": {"dir": "runs"}},
     "answers in a few records": [
         {"span": i, **({"output": json.dumps(turns(i))} if i > 5 else {})}
         for i in EIGHT

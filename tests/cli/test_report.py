@@ -13,7 +13,6 @@ import pytest
 
 from tests.cli.scored import hostile, scored
 from tests.conftest import ROOT, Ruler, write
-from tests.formats.test_every_format import EXAMPLES, each_layout
 from tests.on_terminal import RAW, on_terminal, widest
 from tests.screen import same_screen
 from tests.values import FULL, few
@@ -109,18 +108,6 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "g24",
         "same",
     ]
-
-
-def test_scores_beside_reasons(ruler: Ruler, tmp_path: Path) -> None:
-    """Below any reason to look at a group its key, scores and rewards are in sight, on a narrow terminal too."""
-    group = scored("kettle-17", 0.5, 0.4, labels=(0, 1))
-    group["ruler"] |= {"tied": True, "reliability": 0.1}
-    write(tmp_path / "s.jsonl", [group])
-    for columns in (40, 60, 80):
-        page = ruler("report", "s.jsonl", COLUMNS=str(columns)).stdout
-        assert widest(page) <= columns
-        listed = page[page.index("groups, the worst first") :].split()
-        assert {"kettle-17", ".50", ".40", "0", "1", "rewards;"} <= {*listed}
 
 
 def test_explanations_of_a_panel(ruler: Ruler, tmp_path: Path) -> None:
@@ -230,22 +217,6 @@ def test_ascii(process: Ruler, tmp_path: Path) -> None:
     assert widest(done.stdout) <= 80
     shown = process("report", "s.jsonl", "--group", "日本", **env)
     assert (shown.returncode, shown.stdout.isascii()) == (0, True)
-
-
-@each_layout
-def test_every_layout(name: str, ruler: Ruler) -> None:
-    """A dump of each layout is refused before it is scored, and shown after."""
-    path = EXAMPLES[name]
-    refused = ruler("report", path)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "score it first" in refused.stderr
-    assert ruler("score", path, "s.jsonl", "-m", "offline").returncode == 0
-    done = ruler("report", "s.jsonl")
-    assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (
-        0,
-        "",
-        True,
-    )
 
 
 def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
@@ -400,26 +371,17 @@ def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["figures"]["usage"]["prompt_tokens"] == 1e30
 
 
-@pytest.mark.parametrize("more", [(), ("-o", "page.html"), ("--json",)])
-def test_unusable_labels(
-    ruler: Ruler, tmp_path: Path, more: tuple[str, ...]
-) -> None:
-    """Labels that no rollout has are bad usage."""
+@pytest.mark.parametrize("more", ["", "-o page.html", "--json"])
+def test_odd_labels(ruler: Ruler, tmp_path: Path, more: str) -> None:
+    """Labels that no rollout has are bad usage; of labels that are the scores the command warns."""
     write(tmp_path / "s.jsonl", run_of())
-    done = ruler("report", "s.jsonl", "--labels", "ruler", *more)
+    line = f"report s.jsonl {more} --labels ruler"
+    done = ruler(*line.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        "--labels ruler: no rollout of s.jsonl has a usable label"
-        in done.stderr
-    )
+    sentence = "--labels ruler: no rollout of s.jsonl has a usable label"
+    assert sentence in done.stderr
     assert not (tmp_path / "page.html").exists()
-
-
-def test_labels_from_scores(ruler: Ruler, tmp_path: Path) -> None:
-    """The command warns of labels that are the scores, on a terminal and beside a page."""
-    write(tmp_path / "s.jsonl", run_of())
-    for more in ((), ("-o", "page.html")):
-        done = ruler("report", "s.jsonl", "--labels", "ruler.score", *more)
-        assert done.returncode == 0
-        assert "every label of s.jsonl equals its score" in done.stderr
-    assert ruler("report", "s.jsonl").stderr == ""
+    done = ruler(*f"{line}.score".split())
+    assert done.returncode == 0
+    assert "every label of s.jsonl equals its score" in done.stderr
+    assert "every label" not in ruler("report", "s.jsonl").stderr

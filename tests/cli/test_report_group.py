@@ -153,17 +153,6 @@ def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_shared_key_on_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """If each line is a group, every line with the key is shown."""
-    trajectories = scored("x", 0.1, 0.2)["trajectories"]
-    write(
-        tmp_path / "s.jsonl",
-        [{"group_id": "k", **trajectory} for trajectory in trajectories],
-    )
-    done = ruler("report", "s.jsonl", "--group", "k", "--grouping", "line")
-    assert (done.returncode, done.stdout.count("group k ")) == (0, 2)
-
-
 def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
     """A very long key is accepted as the page shortens it, since the page prints that command."""
     keys = ["k" * 5000, "k" * 3000 + "other"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SHARED, Ruler, read, write
+from tests.conftest import ROOT, SHARED, Ruler, read
 from tests.files.test_archive import packed
-from tests.results.select_values import GROUPS, annotated_groups, dump, lines
-from tests.values import talk
+from tests.results.select_values import GROUPS, annotated_groups, dump
 
 TABLE = SHARED / "formats" / "trl_completions_00040.parquet"
 INPUT_LINE = "ruler: native groups, key `group_id`: 5 records, 5 groups of 2 to 3 rollouts, one per line"
@@ -41,7 +39,12 @@ def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     )
     assert first.returncode == 0, first.stderr
     then = ruler(
-        "select", "-", "-", "--where", "reliability=0.6..", stdin=first.stdout
+        "select",
+        "-",
+        "-",
+        "--where",
+        "reliability=0.6..",
+        stdin=first.stdout,
     )
     assert (
         then.stdout
@@ -139,27 +142,6 @@ def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
-def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """Compression follows the names of the input and of the output."""
-    for source, output in (
-        ("s.jsonl", "a.jsonl.gz"),
-        ("a.jsonl.gz", "b.jsonl.zst"),
-    ):
-        assert (
-            ruler("select", source, output, "--where", "scored").returncode == 0
-        )
-    assert (
-        len(
-            gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()
-        )
-        == 4
-    )
-    again = ruler("select", "b.jsonl.zst", "-", "--where", "live").stdout
-    assert (
-        again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
-    )
-
-
 def test_document(ruler: Ruler, tmp_path: Path) -> None:
     """Groups of a JSON document are written as a list, each as it stands there."""
     groups = ",\n    ".join(json.dumps(group) for group in GROUPS)
@@ -190,22 +172,6 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
         == 0
     )
     assert (tmp_path / "none.json").read_text() == "[]\n"
-
-
-def test_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts of many files are selected into one."""
-    for name, group in zip("abc", GROUPS, strict=False):
-        (tmp_path / "in" / name).mkdir(parents=True)
-        dump(tmp_path / "in" / name / "x.jsonl", lines(group))
-    done = ruler("select", "in", "out.jsonl", "--keep", 1, "--by", "score")
-    assert done.returncode == 0, done.stderr
-    assert (
-        "2 of 3 groups, 2 of 7 rollouts kept; 1 group without a score left out"
-        in done.stderr
-    )
-    assert [t["id"] for t in read(tmp_path / "out.jsonl")] == ["a1", "b0"]
-    again = ruler("select", "out.jsonl", "one.jsonl", "--where", "scored")
-    assert "2 of 2 groups, 2 of 2 rollouts kept" in again.stderr
 
 
 def test_table(ruler: Ruler, tmp_path: Path) -> None:
@@ -247,34 +213,6 @@ def test_log(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "s.eval", "out.eval", *how)
     assert done.returncode == 2
     assert "OUTPUT .jsonl" in done.stderr
-
-
-def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
-    """The options for messages and grouping are those of the other commands."""
-    records = [
-        {"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)
-    ]
-    write(tmp_path / "in.jsonl", records)
-    how = ("--messages", "log.turns", "--group-by", "task")
-    assert (
-        ruler(
-            "score", "in.jsonl", "s.jsonl", *how, "-m", "simulated"
-        ).returncode
-        == 0
-    )
-    done = ruler(
-        "select", "s.jsonl", "out.jsonl", *how, "--keep", 1, "--by", "score"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
-
-
-def test_range_of_the_scores(ruler: Ruler, scored: Path) -> None:
-    """A range that holds no score is no error."""
-    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "score=80..")
-    assert done.returncode == 0
-    (kept,) = done.stderr.splitlines()[1:]
-    assert kept.startswith("ruler: 0 of 5 groups, 0 of 12 rollouts kept")
 
 
 def test_pipe(ruler: Ruler, scored: Path) -> None:

@@ -334,22 +334,6 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
-    """One of the files may be stdin; a pipe is read like a file."""
-    names = steps(tmp_path, 3)
-    text = (tmp_path / names[1]).read_text()
-    found = json.loads(
-        ruler("trend", names[0], "-", names[2], "--json", stdin=text).stdout
-    )
-    assert [one["source"] for one in found["steps"]] == [
-        names[0],
-        "-",
-        names[2],
-    ]
-    assert found["step_from"] == "order"
-    assert found["steps"][1]["groups"]["all"] == 8
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [

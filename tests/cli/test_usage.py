@@ -67,6 +67,8 @@ USAGE = {
     "check in.jsonl --set adaptive=true": "use --passes 2 or more",
     "batch export in.jsonl out.jsonl --set adaptive=true": "use --passes 2 or more",
     "batch submit in.jsonl --set adaptive=true": "use --passes 2 or more",
+    "batch export in.jsonl r.jsonl -m offline": "keeps none of its replies",
+    "batch export in.jsonl r.jsonl -m gemini/gemini-2.5-pro": "hosted_vllm/… for an engine of your own",
     f"{R} --passes 2 --set min_passes=3": "--set min_passes: is more than the passes of a group",
     f"{R} --passes 5 --set adaptive=true --set min_passes=3": "--set min_passes: is more than the passes of a group",
     f"{R} --ask each --read text": "writes no score, as a decision model or with --ask each",

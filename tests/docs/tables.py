@@ -138,29 +138,11 @@ def check_report(report: Report) -> None:
         for name in code(row[1]):
             documented.setdefault(name, set()).update(code(row[2]))
     with workspace() as (folder, environment):
-        command = [
-            "ruler",
-            "score",
-            "samples/simulated.jsonl",
-            "out.jsonl",
-            "-m",
-            "simulated",
-        ]
-        run(
-            [*command, "--passes", "2", "--progress", "none"],
-            folder,
-            environment,
-        )
-        page, one = (
-            orjson.loads(
-                run(
-                    ["ruler", "report", "out.jsonl", "--json", *more],
-                    folder,
-                    environment,
-                ).stdout
-            )
-            for more in ([], ["--group", "task-1"])
-        )
+        command = "ruler score samples/simulated.jsonl out.jsonl -m simulated --passes 2 --progress none"
+        run(command.split(), folder, environment)
+        command = "ruler report out.jsonl --json"
+        page = _json_of(command, folder, environment)
+        one = _json_of(f"{command} --group task-1", folder, environment)
     page["figures"]["made_by"]["versions"].clear()  # its names are no fields
     live = (
         page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
@@ -182,68 +164,54 @@ def check_report(report: Report) -> None:
     report.done.append(f"{len(live)} fields of report --json")
 
 
+def _json_of(command: str, folder: Path, environment: dict[str, str]) -> Any:
+    """Return the JSON that a command prints."""
+    return orjson.loads(run(command.split(), folder, environment).stdout)
+
+
+def _check_names(
+    report: Report, page: Any, heading: str, command: str, *elsewhere: str
+) -> None:
+    """Check that a table of docs/output.md has every name in the output of a command, and no other."""
+    rows = _rows("docs/output.md", heading)
+    documented = {span for row in rows for span in code("|".join(row[1:]))}
+    live = set(_keys_of(page))
+    missing = live - documented - _EVERYWHERE - {*elsewhere}
+    for name in sorted(missing):
+        report.wrong.append(
+            f"docs/output.md: `{name}` of `{command}` is not in its table"
+        )
+    fields = {span for row in rows for span in code(row[1])}
+    for name in sorted(fields - live):
+        report.wrong.append(f"docs/output.md: `{name}` is not in `{command}`")
+    report.done.append(f"{len(live)} fields of {command}")
+
+
 def check_comparison(report: Report) -> None:
     """Check that docs/output.md lists every name in the output of `ruler compare A B --json`."""
-    rows = _rows("docs/output.md", "JSON of two files")
-    documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
         for name in ("simulated", "offline"):
-            command = [
-                "ruler",
-                "score",
-                "samples/simulated.jsonl",
-                f"{name}.jsonl",
-                "-m",
-                name,
-            ]
-            run([*command, "--progress", "none"], folder, environment)
-        files = [
-            "ruler",
-            "compare",
-            "simulated.jsonl",
-            "offline.jsonl",
-            "--json",
-        ]
-        page = orjson.loads(run(files, folder, environment).stdout)
+            command = f"ruler score samples/simulated.jsonl {name}.jsonl -m {name} --progress none"
+            run(command.split(), folder, environment)
+        files = "ruler compare simulated.jsonl offline.jsonl --json"
+        page = _json_of(files, folder, environment)
     for file in page["files"]:
         del file["figures"]
     for holder in page["differ"]:  # as in the JSON of one file
         holder |= {"a": None, "b": None}
-    live = page.keys() | set(_keys_of(page))
-    for name in sorted(live - documented - _EVERYWHERE - {"figures"}):
-        report.wrong.append(
-            f"docs/output.md: `{name}` of `ruler compare A B --json` is not in its table"
-        )
-    fields = {span for row in rows for span in code(row[1])}
-    for name in sorted(fields - live):
-        report.wrong.append(
-            f"docs/output.md: `{name}` is not in `ruler compare A B --json`"
-        )
-    report.done.append(f"{len(live)} fields of report A B --json")
+    command = "ruler compare A B --json"
+    _check_names(report, page, "JSON of two files", command, "figures")
 
 
 def check_trend(report: Report) -> None:
     """Check that docs/output.md lists every name in the output of `ruler trend A B C --json`, and no other."""
-    rows = _rows("docs/output.md", "JSON of a trend")
-    documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
-        command = ["ruler", "score", "samples/simulated.jsonl"]
-        judges = ["-m", "simulated", "-m", "offline", "--progress", "none"]
-        for name in ("1.jsonl", "2.jsonl", "3.jsonl"):
-            run([*command, name, *judges], folder, environment)
-        files = ["ruler", "trend", "1.jsonl", "2.jsonl", "3.jsonl", "--json"]
-        page = orjson.loads(run(files, folder, environment).stdout)
-    live = set(_keys_of(page))
-    for name in sorted(live - documented - _EVERYWHERE):
-        report.wrong.append(
-            f"docs/output.md: `{name}` of `ruler trend A B C --json` is not in its table"
-        )
-    fields = {span for row in rows for span in code(row[1])}
-    for name in sorted(fields - live):
-        report.wrong.append(
-            f"docs/output.md: `{name}` is not in `ruler trend A B C --json`"
-        )
-    report.done.append(f"{len(live)} fields of report A B C --json")
+        for name in "123":
+            command = f"ruler score samples/simulated.jsonl {name}.jsonl -m simulated -m offline --progress none"
+            run(command.split(), folder, environment)
+        files = "ruler trend 1.jsonl 2.jsonl 3.jsonl --json"
+        page = _json_of(files, folder, environment)
+    _check_names(report, page, "JSON of a trend", "ruler trend A B C --json")
 
 
 def _keys_of(value: Any) -> Iterator[str]:

@@ -138,10 +138,6 @@ def test_output_names(tmp_path: Path) -> None:
                 output.commit()
             head = (tmp_path / name).read_bytes()[:2]
             assert head == (b"\x28\xb5" if name.endswith(".zst") else b"{}")
-    for name in ["eval.gz", "parquet.zst", "zip", "tar.gz", "tgz", "zip.gz"]:
-        message = rf"no \.{name} file is written; name it .*o\.jsonl"
-        with pytest.raises(UsageError, match=message):
-            Output(str(tmp_path / f"o.{name}"))
 
 
 def test_scored_log(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ruler_cli.errors import InputChanged, UsageError
+from ruler_cli.errors import InputChanged
 from ruler_cli.files.error_map import zstd
 from ruler_cli.files.index import place
 from ruler_cli.formats.reader import Reader
@@ -81,34 +81,6 @@ def test_groups(tmp_path: Path, listed: bool, pipe: bool) -> None:
         assert [problem.where for problem in problems] == [
             f"{name} {n}" for n in broken
         ]
-
-
-NO_RECORDS: tuple[tuple[dict[str, bytes], str], ...] = (
-    ({"a.jsonl": b""}, ""),
-    ({"a.jsonl": b"\n \n"}, ""),
-    ({"a.jsonl": b'{"messages": []}\n'}, r"none of its \w+ can be read"),
-    ({"a.jsonl": b"", "a.log": b"text"}, r"a\.log line 1 is not a JSON object"),
-)
-"""Files of a directory, and why they are refused."""
-
-
-def test_no_records(tmp_path: Path) -> None:
-    """A file or a directory without records is no error; one without a readable record is refused."""
-    for number, (files, reason) in enumerate(NO_RECORDS):
-        folder = tmp_path / str(number)
-        for name, content in files.items():
-            write(folder / name, content)
-        sources = [folder] if len(files) > 1 else [folder, folder / "a.jsonl"]
-        for source in sources:
-            with ExitStack() as stack:
-                settings = InputSettings(str(source))
-                if reason:
-                    with pytest.raises(UsageError, match=reason):
-                        open_input(settings, stack, lambda problem: None)
-                    continue
-                result = open_input(settings, stack, lambda problem: None)
-                assert (result.reader, groups(result)) == (None, [])
-                assert result.found().startswith("no records: INPUT is empty")
 
 
 def test_pipe(tmp_path: Path) -> None:

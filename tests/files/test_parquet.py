@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -303,18 +302,6 @@ def test_no_json(name: str) -> None:
     for table in tables:
         with pytest.raises(UsageError, match=refused):
             rewritten(packed(table), setting(ruler=1))
-
-
-def test_pandas() -> None:
-    """pandas reads the result, and the new reward as a number."""
-    for kind in ("float64", "Int64", "category"):
-        frame = pd.DataFrame({"task": ["a", "b"]}, index=["x", "y"])
-        frame["reward"] = pd.Series([1, 0], dtype=kind, index=frame.index)
-        file = io.BytesIO()
-        frame.to_parquet(file)
-        frame = pd.read_parquet(rewritten(file, setting(reward=0.7)))
-        assert [float(x) for x in frame["reward"]] == [0.7, 0.7]
-        assert list(frame["task"]) == ["a", "b"]
 
 
 LEAVES = st.sampled_from(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from ruler_cli.pool.engine import Bounds, in_thread, inline, threaded
+from ruler_cli.pool.engine import Bounds
 from tests.virtual import run
 
 pytestmark = pytest.mark.anyio
@@ -97,27 +97,3 @@ async def test_exception(where: str) -> None:
             always,
             Bounds(2, 10),
         )
-
-
-@pytest.mark.parametrize("result", [None, 3])
-async def test_in_thread(result: object) -> None:
-    """A function that is called in a thread returns what it returns, None too, or raises."""
-    assert await in_thread(lambda: result) is result
-    with pytest.raises(ZeroDivisionError):
-        await in_thread(lambda: 1 / 0)
-
-
-@pytest.mark.parametrize("feed", [inline, threaded])
-async def test_feed(feed: object) -> None:
-    """A feed gives every item, then None; a thread's exception comes out at the await."""
-    pull = feed(iter([1, 2]))  # type: ignore[operator]  # either function
-    assert [await pull(), await pull(), await pull()] == [1, 2, None]
-
-    def broken() -> object:
-        yield 1
-        raise KeyError("line")
-
-    pull = feed(broken())  # type: ignore[operator]  # either function
-    assert await pull() == 1
-    with pytest.raises(KeyError):
-        await pull()

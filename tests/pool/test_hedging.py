@@ -76,7 +76,6 @@ def answered(
 @pytest.mark.parametrize(
     ("answers", "expected", "calls", "hedged"),
     [
-        ([(0.5, FIRST)], FIRST, 1, 0),
         ([(1.0, FIRST)], FIRST, 1, 0),
         ([(NEVER, FIRST), (0.5, SECOND)], SECOND, 2, 1),
         ([(1.5, FIRST), (NEVER, SECOND)], FIRST, 2, 1),

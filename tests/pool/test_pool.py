@@ -11,10 +11,6 @@ from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.limits import (
-    AdaptiveConcurrency,
-    ConcurrencyLimit,
-)
 from ruler_cli.pool.retries import Caller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import Request
@@ -39,23 +35,6 @@ def made(
         )
 
     return virtually(main)
-
-
-def test_concurrency() -> None:
-    """A limit that the user set wins; without one the limit adapts."""
-    for embedded in (False, True):
-        concurrency = made(
-            PoolSettings(concurrency=1000), embedded=embedded
-        ).gate.concurrency
-        assert (type(concurrency), concurrency.limit) == (
-            ConcurrencyLimit,
-            1000,
-        )
-    assert type(made(PoolSettings()).gate.concurrency) is AdaptiveConcurrency
-    assert (
-        type(made(PoolSettings(), embedded=True).gate.concurrency)
-        is ConcurrencyLimit
-    )
 
 
 def test_start() -> None:
