@@ -204,8 +204,9 @@ def key_variable(settings: JudgeSettings) -> str | None:
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
     variables = key_variables(provider_of(settings.model))
-    names = (_provider(settings).key, *variables)
-    return next(filter(None, names), None)
+    names = [*filter(None, (_provider(settings).key, *variables))]
+    # of several the first that is set
+    return next(filter(os.environ.get, names), next(iter(names), None))
 
 
 _CALL = re.compile(
