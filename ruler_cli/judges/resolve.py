@@ -243,8 +243,10 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     names = set[str]()
     for judge in judges:
         names.add(judge.api_key_env or "")
-        names.update(key_variables(provider_of(judge.model)))
-        names.update(variables_of(judge.provider))
+        # a path, as of a model on disk, names no provider
+        provider = judge.provider
+        if provider in DECIDING or provider_of(judge.model):
+            names.update(key_variables(provider), variables_of(provider))
     return {name: os.environ[name] for name in names & os.environ.keys()}
 
 
