@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--markdown",
         type=Path,
         metavar="FILE",
-        help="write the table of benchmarks/README.md there as well, and corrections.md beside it",
+        help="write the table of docs/evidence.md there as well, and corrections.md beside it",
     )
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()

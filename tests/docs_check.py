@@ -39,7 +39,7 @@ def write(pages: list[str], *, everything: bool) -> None:
         examples.scored_samples(Report(), write=True)
         for name, renewed in (
             (commands.PAGE, commands.with_reference),
-            (tables.BENCHMARKS, tables.with_simulated),
+            (tables.EVIDENCE, tables.with_simulated),
             ("docs/formats.md", tables.with_formats),
         ):
             text = read(name)

@@ -11,7 +11,7 @@ of the rollout's state changes with those of its siblings: self-consistency (Wan
 "Self-Consistency Improves Chain of Thought Reasoning") on actions instead of answers. A rollout without any
 defect is no proof of success, hence .8; exp keeps the order and never clips.
 
-The weights are round and none is fitted: a defect is worth .1, a whole share two defects. docs/method.md says
+The weights are round and none is fitted: a defect is worth .1, a whole share two defects. docs/trust.md says
 how good it is. The words are everyday English and JSON, of no one domain.
 """
 

@@ -1,7 +1,7 @@
 """Two scored files of one input → their groups side by side, and the figures of both judges.
 
 Groups are paired by key and content. The scores compared are the judges' own. The figures are one JSON
-object, which `ruler compare A B` prints as JSON and the page embeds: docs/json.md describes it.
+object, which `ruler compare A B` prints as JSON and the page embeds: docs/output.md describes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A scored file → its groups one after another, and the figures of the run; no group stays in memory.
 
 The figures are one JSON object, which `ruler report` prints as JSON, a page for a browser embeds and the
-terminal's page puts into sentences: docs/json.md describes it. Names are stable; new ones may be added.
+terminal's page puts into sentences: docs/output.md describes it. Names are stable; new ones may be added.
 Counts are bounded, whatever words a file has.
 """
 

@@ -1,6 +1,6 @@
 """Scored files of the steps of a training → figures of each step, and what drifts over the steps.
 
-The figures are one JSON object, which `ruler trend A B C` prints as JSON and the page embeds: docs/json.md describes
+The figures are one JSON object, which `ruler trend A B C` prints as JSON and the page embeds: docs/output.md describes
 it.
 """
 

@@ -115,7 +115,7 @@ ESCALATED = Range(
 )
 """Share of the groups that are left undecided, so that a stronger judge is asked, whatever the ledger says.
 
-Expected is between the means over the four files of docs/decisions.md, with one order (24 %) and with two (33 %);
+Expected is between the means over the four files of docs/evidence.md, with one order (24 %) and with two (33 %);
 the files differ from 0 to 75 %. It depends on judge and task; none and all are possible.
 """
 ALWAYS = Range(

@@ -183,16 +183,6 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         assert message in done.stderr
 
 
-def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """A missing file and a second file are bad usage."""
-    write(tmp_path / "a.jsonl", dump())
-    for args in (["none.jsonl"], ["a.jsonl", "a.jsonl"]):
-        done = ruler("agree", *args)
-        assert done.returncode == 2
-        assert done.stderr.startswith("ruler: ")
-        assert "Traceback" not in done.stderr
-
-
 def test_empty_groups(ruler: Ruler, tmp_path: Path) -> None:
     """Groups without a rollout count for nothing, and are not called the same."""
     empty = [

@@ -120,21 +120,6 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
     assert "mine" in ruler("ledger", "stats").stdout
 
 
-def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """A missing file is bad usage, and nothing is imported."""
-    written(tmp_path / "r.jsonl", good(1))
-    for words, message in (
-        (["nope.jsonl"], "no such file"),
-        (["r.jsonl", "nope-*.jsonl"], "no file matches"),
-        (["r.jsonl", "--ledger", "none"], "give its path"),
-        ([], "REPLIES"),
-    ):
-        done = ruler("batch", "import", *words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert message in done.stderr
-    assert json.loads(ruler("ledger", "stats", "--json").stdout)["models"] == []
-
-
 def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
     """A line longer than any reply is named and left out; the following lines keep their numbers."""
     huge = b'{"custom_id": "' + b"0" * (40 << 20) + b'"}'

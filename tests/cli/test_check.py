@@ -327,19 +327,6 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert absent["rewards"] == "absent 5"
 
 
-def test_wrong_path(ruler: Ruler, custom: Path) -> None:
-    """A path without a value is bad usage."""
-    for option in ("--messages", "--group-by", "--outcome"):
-        done = ruler(
-            "check", custom, *PATHS, option, "no.where", "-m", "offline"
-        )
-        assert done.returncode == 2
-        assert (
-            f"{option} no.where: none of the first records has it; their keys: q, chat"
-            in done.stderr
-        )
-
-
 def test_only_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     """The rest is counted too if no line can be read, before the reason why the command ends."""
     (tmp_path / "in.jsonl").write_text('{"messages": [1]}\n' * 300)
@@ -380,27 +367,6 @@ def test_json(ruler: Ruler, custom: Path) -> None:
     assert [bad["line"] for bad in result["bad"]] == [6, 7]
     assert "is JSON but not an object" in result["bad"][0]["reason"]
     assert result["group_sizes"] == {"min": 2, "median": 2, "max": 3}
-
-
-@pytest.mark.parametrize("as_json", [True, False])
-def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
-    """An empty input has no group to score, and the page reports it."""
-    (tmp_path / "in.jsonl").touch()
-    done = ruler(
-        "check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline"
-    )
-    assert done.returncode == 1, done.stderr
-    if as_json:
-        facts = json.loads(done.stdout)
-        assert (facts["groups"], facts["ready"], len(facts["not_ready"])) == (
-            0,
-            False,
-            1,
-        )
-    else:
-        assert rows(done.stdout)["found"].startswith(
-            "no records: INPUT is empty"
-        )
 
 
 def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
@@ -507,7 +473,8 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])
     assert ruler("check", "in.jsonl", "-m", "offline").returncode == 0
     (tmp_path / "in.jsonl").write_text("")
-    assert (
-        page(ruler, "in.jsonl")["verdict"]
-        == "not ready: there is no group that can be scored"
-    )
+    empty = page(ruler, "in.jsonl")
+    assert empty["verdict"] == "not ready: there is no group that can be scored"
+    assert empty["found"].startswith("no records: INPUT is empty")
+    done = ruler("check", "in.jsonl", "--json", "-m", "offline")
+    assert (done.returncode, json.loads(done.stdout)["ready"]) == (1, False)

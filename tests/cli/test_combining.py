@@ -49,43 +49,9 @@ def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     )
     figures = json.loads((tmp_path / "sum.json").read_text())["figures"]
     assert figures["judges"][0]["judges"] == ["openai/good", "openai/reordered"]
-    for more in (
-        (),
-        (
-            "--set",
-            "debias=true",
-        ),
-        (
-            "--set",
-            "standardize=true",
-        ),
-        (
-            "--set",
-            "order_by_outcome=true",
-        ),
-        ("--set", "min_passes=2"),
-    ):
-        assert ruler(*run, *more).returncode == 0
+    for name in ("debias", "standardize", "order_by_outcome"):
+        assert ruler(*run, "--set", f"{name}=true").returncode == 0
     assert server.stats()["requests"] == 4 * 8
-
-
-def test_refused_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """If any judge of a panel refuses the run, the run ends with exit code 3."""
-    write(tmp_path / "in.jsonl", GROUPS)
-    for first, second in (("good", "401"), ("quota", "good"), ("good", "404")):
-        panel = (
-            "-m",
-            f"openai/{first}",
-            "-m",
-            f"openai/{second}",
-            "--passes",
-            "3",
-        )
-        done = ruler(
-            "score", "in.jsonl", "out.jsonl", *panel, "--api-base", server.base
-        )
-        assert done.returncode == 3
-        assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_refused_groups(

@@ -216,35 +216,6 @@ def test_closed_pipe(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
-    """Dropped records stand whole in the failed file, and a run can score that file."""
-    write(
-        tmp_path / "in.jsonl",
-        [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}],
-    )
-    assert (
-        ruler(
-            "score",
-            "in.jsonl",
-            "o.jsonl",
-            "-m",
-            "offline",
-            "--on-failure",
-            "drop",
-        ).returncode
-        == 1
-    )
-    assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == [
-        "c"
-    ]
-    assert (
-        ruler(
-            "score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline"
-        ).returncode
-        == 1
-    )
-
-
 def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
     """Wait until the process handles signals and, for stdout, until its pipe is full."""
     assert process.stdout is not None

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.scored import hostile, scored
 from tests.conftest import Ruler, write
-from tests.on_terminal import RAW, on_terminal, widest
+from tests.on_terminal import RAW, widest
 from tests.screen import same_screen
 from tests.values import few
 
@@ -352,16 +352,3 @@ def _swapped(group: dict[str, Any]) -> dict[str, Any]:
             trajectory["ruler"]["score"] = score
             trajectory["reward"] = score
     return group
-
-
-def test_terminal(tmp_path: Path) -> None:
-    """A terminal gets colours, and its width."""
-    two_judges(tmp_path)
-    code, output = on_terminal(
-        tmp_path, "compare", "a.jsonl", "b.jsonl", columns=100
-    )
-    assert (code, "\x1b[33m" in output) == (0, True)
-    code, output = on_terminal(
-        tmp_path, "compare", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1"
-    )
-    assert (code, 80 < widest(output) <= 100) == (0, True)

@@ -90,10 +90,6 @@ REFUSED = {
     "in/*.jsonl in/part-2.jsonl": "lies in INPUT",
     "in out --set failed=in/bad.jsonl": "lies in INPUT",
     "in in": "is a directory",
-    "in out/": "is a directory",
-    "in no/out": "mkdir -p",
-    "none/*.jsonl out": "no file matches",
-    "file out.eval": "only the scores of an Inspect log are written",
     "file out.tar.gz": "name it out.jsonl",
 }
 

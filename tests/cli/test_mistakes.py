@@ -45,8 +45,6 @@ TYPER = {
     f"{S} --output x": "no such option: --output; OUTPUT is the second argument: `ruler score INPUT OUTPUT`\n",
     f"{S} --resume": "no such option: --resume; run the same command again, it resumes\n",
     f"{S} --json": "no such option: --json; `ruler report SCORED --json` prints ",
-    f"{S} --num-workers 4": "no such option: --num-workers; use --concurrency N\n",
-    f"{S} --tempo": "no such option: --tempo; `ruler score --help` lists what it takes",
     "report a b": "b: more paths than the command takes; use `ruler compare A B` for two",
     "report a --label 5": "no such option: --label; use `ruler label SCORED --pairs N -o PAGE`",
     "batch list": "no such command: list; `ruler batch status` lists batches\n",
@@ -56,9 +54,7 @@ OURS = {
     f"{S} -m --zebra": "judge --zebra: no such provider or model; ",
     f"{S} -p temperature:0.2": "-p: 'temperature:0.2' is not KEY=VALUE; e.g. -p temperature=0.2",
     f"{S} --price 1": "--price: '1' is not USD per million",
-    f"{S} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; check the path",
     f"{S} --rubric name.md": "--rubric name.md: looks like a file name; write @name.md",
-    f"{S} --rubric rubrics/strict": "--rubric rubrics/strict: looks like a file name",
     f"{S} --rubric @": "--rubric @: cannot be read",
     f"{S} --rubric @binary": "--rubric @binary: is not text in UTF-8; save it as UTF-8",
     f"{S} --rubric @R.TOML": "--rubric @R.TOML: criterion 1: has no statement; write it as `criterion`",
@@ -68,9 +64,7 @@ OURS = {
     f"{S} -m offline --format artt": "--format artt: no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; their keys: ",
     f"{S} -m offlin": "judge offlin: no such provider or model; write provider/model, e.g. anthropic/…, `offline`",
-    f"{S} -m a,b": "judge a,b: no such provider or model; ",
     f"{S} -m http://h/v1": "or use --api-base for an endpoint of your own",
-    f"{S} -m anthropic": "judge anthropic: no such provider or model; ",
     f"{S} -m mine --api-base 8000": "write one such as http://localhost:8000/v1, and name a key with --api-key-env",
     f"{S} -m mine --api-base http://h/v1?key=secret": "and without a name, password or `?`",
     f"{S} -p apikey=secret": "-p apikey: a key is not a parameter; name the variable that holds it with --api-",
@@ -80,7 +74,6 @@ OURS = {
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
     "report in.jsonl --json -o a.html": "-o writes a page; leave --json out",
     "report in.jsonl --group task-17 -o a.html": "-o writes a page; leave --group out",
-    "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
 }
 """Mistakes that the commands report."""
 

@@ -278,7 +278,8 @@ def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
     store.refuse_puts_after = 0
     done = ruler(*run, **environment(store))
     assert done.returncode == 1
-    assert "s3://bucket/b: cannot be written" in done.stderr
+    assert "s3://bucket/b: cannot be written: access denied" in done.stderr
+    assert [*store.objects] == ["/bucket/a"]
     store.refuse_puts_after = None
     assert ruler(*run, **environment(store)).returncode == 0
     assert server.stats()["requests"] == 1

@@ -123,32 +123,6 @@ def test_ours(ruler: Ruler, files: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-EARLIER = {
-    "report scored.jsonl -o {}.html": '<!doctype html>\n<meta charset="utf-8">\n'
-    '<meta name="generator" content="ruler 0.0.1">\n<title>t</title>',
-    "score in.jsonl out.jsonl -m offline -q --summary {}": '{\n  "version": 1,\n  "groups": 3,\n  "scored": 3\n}\n',
-    "score in.jsonl out.jsonl -m offline -q  --summary {}": '{\n  "version": 1,\n  "total": null,\n  "groups": 3\n}',
-    "score in.jsonl {} -m offline -q": '{"trajectories": [], "ruler": {"status": "failed", "kind": "reply"}}\n',
-}
-"""Files as the first versions wrote them."""
-
-
-def test_earlier_versions(ruler: Ruler, files: Path) -> None:
-    """Files of earlier versions count as ruler's own."""
-    for number, (line, content) in enumerate(EARLIER.items()):
-        line = line.format(f"old{number}")  # noqa: PLW2901
-        path = next(
-            files / word for word in line.split() if word.startswith("old")
-        )
-        path.write_text(content)
-        done = ruler(*line.split())
-        assert done.returncode == 0, (line, done.stderr)
-        assert path.read_text() != content
-    old = (ROOT / "tests/data/scored_schema_1.jsonl").read_bytes()
-    (files / "old.jsonl").write_bytes(old)
-    assert ruler("score", "in.jsonl", "old.jsonl", *SCORE).returncode == 0
-
-
 def test_every_format(ruler: Ruler, tmp_path: Path) -> None:
     """OUTPUT of each format is known as ruler's own."""
     for path in sorted((ROOT / "samples/formats").glob("*.jsonl")):

@@ -277,6 +277,9 @@ def test_problems(ruler: Ruler, tmp_path: Path) -> None:
         1,
     )
     assert "line 33 " in report["first_problems"][0]
+    piped = ruler("report", "-", "--group", "g0", stdin=path.read_text())
+    assert (piped.returncode, "line 33 " in piped.stderr) == (1, True)
+    assert "group g0" in piped.stdout
 
 
 def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
@@ -293,6 +296,9 @@ def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
     assert "1 of 2 scored (none tied), 1 not judged" in done.stdout
+    page = ruler("report", "s.jsonl", "--group", "new").stdout
+    assert "status unmarked" in page
+    assert "unlike rollout" not in page
 
 
 def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
@@ -381,16 +387,6 @@ def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
             args
         )
         assert message in done.stderr
-
-
-def test_imports() -> None:
-    """No module of the terminal view is imported before it is needed."""
-    code = "import sys, ruler_cli.cli; print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2')])"
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60, check=True
-    )  # fmt: skip
-    assert done.stdout.strip() == "[]"
 
 
 def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:

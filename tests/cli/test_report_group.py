@@ -164,31 +164,6 @@ def test_shared_key_on_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.count("group k ")) == (0, 2)
 
 
-def test_stream(ruler: Ruler, tmp_path: Path) -> None:
-    """A stream is read to its end, so that all of its unreadable lines are named."""
-    path = write(
-        tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)]
-    )
-    text = path.read_text() + "{broken\n"
-    done = ruler("report", "-", "--group", "a", stdin=text)
-    assert done.returncode == 1
-    assert "line 3" in done.stderr
-    assert "group a" in done.stdout
-
-
-def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
-    """A group without an annotation is shown as unscored."""
-    group = scored("g", 0.1, 0.2)
-    del group["ruler"]
-    for trajectory in group["trajectories"]:
-        del trajectory["ruler"]
-    write(tmp_path / "s.jsonl", [group])
-    done = ruler("report", "s.jsonl", "--group", "g")
-    assert done.returncode == 0
-    assert "status unmarked" in done.stdout
-    assert "unlike rollout" not in done.stdout
-
-
 def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
     """A very long key is accepted as the page shortens it, since the page prints that command."""
     keys = ["k" * 5000, "k" * 3000 + "other"]

@@ -37,15 +37,6 @@ def score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Score:
     return run
 
 
-def without_records(path: Path) -> None:
-    """Make the scored file one of an older version, which does not say what made its scores."""
-    records = read(path)
-    for record in records:
-        for name in ("rubric", "params", "version", "served", "schema"):
-            record["ruler"].pop(name, None)
-    write(path, records)
-
-
 def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     """The report has the served model, the rubric with its text, the parameters and the version, once."""
     score("a", "--rubric", STRICT, "-p", "temperature=0.2")
@@ -98,27 +89,6 @@ def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
         for text in ("2 groups: ", ": built-in", "rule 0", "rule 1")
     ]
     assert places == sorted(places)
-
-
-def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
-    """A file of an older version shows nothing of it, alone and beside another."""
-    score("a")
-    score("b", "--rubric", STRICT)
-    without_records(tmp_path / "a.jsonl")
-    page = ruler("report", "a.jsonl").stdout
-    assert not [
-        name
-        for name in ("rubric", "parameters", "served as", "ruler")
-        if f"\n{name}  " in page
-    ]
-    two = ruler("compare", "a.jsonl", "b.jsonl").stdout
-    assert "differ in" not in two
-    differs = json.loads(
-        ruler("compare", "a.jsonl", "b.jsonl", "--json").stdout
-    )["differs"]
-    assert differs == {
-        "judge": False, "served": None, "rubric": None, "parameters": None, "version": None, "passes": False,
-    }  # fmt: skip
 
 
 def test_two_files_alike(ruler: Ruler, score: Score) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args
@@ -174,6 +175,7 @@ def test_dropped_from_input(
     )
     assert server.stats()["requests"] == 1
     line = (tmp_path / "in.jsonl.failed.jsonl").read_text()
+    assert json.loads(line)["group_id"] == "empty"
     done = ruler(
         "score",
         "-",

@@ -418,13 +418,3 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert "Nothing can be told yet of 5 steps" in page
     piped = ruler("trend", *names, "-o", "-")
     assert piped.stdout.startswith("<!doctype html>")
-
-
-def test_same_page_again(ruler: Ruler, tmp_path: Path) -> None:
-    """The same files at the same time give the same page."""
-    names = steps(tmp_path, 5)
-    pages = [
-        ruler("trend", *names, "-o", "-", SOURCE_DATE_EPOCH="1795269600").stdout
-        for _ in range(2)
-    ]
-    assert pages[0] == pages[1]

@@ -14,36 +14,22 @@ R = "score in.jsonl out.jsonl"
 P = f"{R} -m openai/a -m openai/b"
 USAGE = {
     # files
-    "score no.jsonl out.jsonl -m offline": "no such file",
-    "score . out.jsonl -m offline": "lies in INPUT",
-    "score in.jsonl no/out.jsonl -m offline": "mkdir -p",
-    "score in.jsonl . -m offline": "directory",
-    f"{S} --set failed=no/f.jsonl": "--set failed",
     f"{S} --set failed=out.jsonl": "INPUT or OUTPUT",
     f"{S} --set failed=in.jsonl": "INPUT or OUTPUT",
-    f"{S} --set failed=f.gz": "plain file",
     f"{S} --summary out.jsonl": "another file",
-    f"{S} --summary no/s.json": "its directory does not exist",
     "score in.jsonl - -m offline --summary -": "stdout",
     "score in.jsonl - -m offline --on-failure drop": "--set failed=FILE",
     f"score {'x' * 5000} - -m offline": "File name too long",
     f"score - {'x' * 5000} -m offline": "File name too long",
     f"score - - --set failed={'x' * 300} -m offline": "File name too long",
     # invalid values of options
-    f"{S} --set order=best": "random",
     f"{S} -c 0": "-c",
-    f"{S} -p temperature": "KEY=VALUE",
     f"{S} -p api_key=sk-123456789": "--api-key-env",
     f"{S} -p api_base=http://h/v1": "--api-base URL",
-    f"{S} --price x": "2,8",
     f"{S} --price nan,1": "2,8",
-    f"{S} --price -1,2": "2,8",
     f"{S} --max-failures 101%": "a share, e.g. 5%",
-    f"{S} --rubric @no.txt": "no.txt",
     f"{S} --rubric @empty.txt": "empty",
-    f"{S} --set blend=1.5": "--set blend: '1.5' is not 1 or less",
     f"{S} --set blend=nan": "--set blend",
-    f"{S} --passes 0": "--passes",
     f"{S} --group-size 1": "--group-size",
     f"{S} --grouping consecutive": "'consecutive' is not",
     "score in.jsonl out.jsonl -p sloth=1 -m simulated": "slot",
@@ -66,7 +52,6 @@ USAGE = {
     f"{R} -m openai/o3": "OPENAI_API_KEY",
     f"{R} -m openai/o3 --api-key-env MY_KEY": "MY_KEY",
     f"{R} -m hosted_vllm/x": "use --api-base URL",
-    f"{R} -m mine --api-base localhost:8000": "http://",
     f"{R} -m mine --set via=http": "--api-base",
     f"{R} -m mine --api-base http://[": "http://",
     "prompt in.jsonl -m mine --api-base http://[": "http://",
@@ -75,7 +60,6 @@ USAGE = {
     f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
     f"{P} -m openai/a": "judges openai/a and openai/a have one name",
     f"{R} -m a --escalate a --passes 2": "to ask one judge several times, use --passes",
-    f"{R} -m ''": "no such provider or model",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "is not USD per million",
     # contradictory options, with the sentence of every command that has them
     f"{R} --set debias=true --set order=input": "--set debias: needs a random order",
@@ -91,7 +75,6 @@ USAGE = {
     "check unknown.jsonl": "keys: a, b",
     "check list.json": "item 1 holds no rollouts",
     "check prompt_only.jsonl": "lines can be read",
-    "prompt in.jsonl --group zzz": "zzz",
 }
 
 

@@ -32,8 +32,15 @@ SAMPLES = (
     "tau_bench",
     "hostile",
 )
-OTHERS = {"rubric.toml", "simulated.jsonl", "formats", "labels", "ruler.toml"}
-"""Other samples: one without words for the offline judge, a folder, and settings."""
+OTHERS = {
+    "rubric.toml",
+    "simulated.jsonl",
+    "formats",
+    "labels",
+    "recipes",
+    "ruler.toml",
+}
+"""Other samples: one without words for the offline judge, folders, and settings."""
 ONE_SESSION = "<!-- one session -->"
 """Mark of a page whose examples run one after the other in one directory, as a reader types them."""
 JUDGE = "$JUDGE"

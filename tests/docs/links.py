@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT, Report, names, prose, read
 
-README_LINES = 250
+README_LINES = 200
 _LINK = re.compile(r"""\]\(([^)\s]+)\)|<(?:a href|img src)="([^"]+)\"""")
 
 

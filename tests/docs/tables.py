@@ -35,7 +35,8 @@ SIMULATED = {
     name: ROOT / "benchmarks" / "simulation" / f"{name}.md"
     for name in ("gains", "corrections")
 }
-"""The tables of `make simulate --markdown`, which takes minutes; benchmarks/README.md holds them unchanged."""
+"""The tables of `make simulate --markdown`, which takes minutes; docs/evidence.md holds them unchanged."""
+EVIDENCE = "docs/evidence.md"
 BENCHMARKS = "benchmarks/README.md"
 BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
@@ -105,10 +106,10 @@ def _rows(page: str, heading: str) -> list[list[str]]:
 
 
 def check_summary(report: Report) -> None:
-    """Check that every field of the summary and of its figures has a row in docs/json.md."""
+    """Check that every field of the summary and of its figures has a row in docs/output.md."""
     documented = {
         span
-        for row in _rows("docs/json.md", "The summary")
+        for row in _rows("docs/output.md", "The summary")
         for span in code(row[1])
     }
     with workspace() as (folder, environment):
@@ -118,13 +119,13 @@ def check_summary(report: Report) -> None:
     live = set(summary) | {one.name for one in fields(BatchFigures)}
     for name in sorted(documented ^ live):
         report.wrong.append(
-            f"docs/json.md: `{name}` is not both in the summary and in its tables"
+            f"docs/output.md: `{name}` is not both in the summary and in its tables"
         )
     report.done.append(f"{len(live)} fields of the summary")
 
 
 def check_report(report: Report) -> None:
-    """Check that docs/json.md lists every name in the output of `ruler report --json`, but those of OUTPUT itself."""
+    """Check that docs/output.md lists every name in the output of `ruler report --json`, but those of OUTPUT itself."""
     documented: dict[str, set[str]] = {}
     output = read("docs/output.md")
     of_output = {
@@ -133,7 +134,7 @@ def check_report(report: Report) -> None:
         for row in table(output, heading)
         for name in code(row[0])
     }
-    for row in _rows("docs/json.md", "JSON of `report`"):
+    for row in _rows("docs/output.md", "JSON of `report`"):
         for name in code(row[1]):
             documented.setdefault(name, set()).update(code(row[2]))
     with workspace() as (folder, environment):
@@ -166,7 +167,7 @@ def check_report(report: Report) -> None:
     )
     for name in sorted((documented.keys() ^ live) - of_output):
         report.wrong.append(
-            f"docs/json.md: `{name}` is not both in `ruler report --json` and in its tables"
+            f"docs/output.md: `{name}` is not both in `ruler report --json` and in its tables"
         )
     for name, value in [*page["figures"].items(), *one["group"].items()]:
         for missing in sorted(
@@ -176,14 +177,14 @@ def check_report(report: Report) -> None:
             - _EVERYWHERE
         ):
             report.wrong.append(
-                f"docs/json.md: `{missing}` of `{name}` in `report --json` is not documented"
+                f"docs/output.md: `{missing}` of `{name}` in `report --json` is not documented"
             )
     report.done.append(f"{len(live)} fields of report --json")
 
 
 def check_comparison(report: Report) -> None:
-    """Check that docs/json.md lists every name in the output of `ruler compare A B --json`."""
-    rows = _rows("docs/json.md", "JSON of two files")
+    """Check that docs/output.md lists every name in the output of `ruler compare A B --json`."""
+    rows = _rows("docs/output.md", "JSON of two files")
     documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
         for name in ("simulated", "offline"):
@@ -211,19 +212,19 @@ def check_comparison(report: Report) -> None:
     live = page.keys() | set(_keys_of(page))
     for name in sorted(live - documented - _EVERYWHERE - {"figures"}):
         report.wrong.append(
-            f"docs/json.md: `{name}` of `ruler compare A B --json` is not in its table"
+            f"docs/output.md: `{name}` of `ruler compare A B --json` is not in its table"
         )
     fields = {span for row in rows for span in code(row[1])}
     for name in sorted(fields - live):
         report.wrong.append(
-            f"docs/json.md: `{name}` is not in `ruler compare A B --json`"
+            f"docs/output.md: `{name}` is not in `ruler compare A B --json`"
         )
     report.done.append(f"{len(live)} fields of report A B --json")
 
 
 def check_trend(report: Report) -> None:
-    """Check that docs/json.md lists every name in the output of `ruler trend A B C --json`, and no other."""
-    rows = _rows("docs/json.md", "JSON of a trend")
+    """Check that docs/output.md lists every name in the output of `ruler trend A B C --json`, and no other."""
+    rows = _rows("docs/output.md", "JSON of a trend")
     documented = {span for row in rows for span in code("|".join(row[1:]))}
     with workspace() as (folder, environment):
         command = ["ruler", "score", "samples/simulated.jsonl"]
@@ -235,12 +236,12 @@ def check_trend(report: Report) -> None:
     live = set(_keys_of(page))
     for name in sorted(live - documented - _EVERYWHERE):
         report.wrong.append(
-            f"docs/json.md: `{name}` of `ruler trend A B C --json` is not in its table"
+            f"docs/output.md: `{name}` of `ruler trend A B C --json` is not in its table"
         )
     fields = {span for row in rows for span in code(row[1])}
     for name in sorted(fields - live):
         report.wrong.append(
-            f"docs/json.md: `{name}` is not in `ruler trend A B C --json`"
+            f"docs/output.md: `{name}` is not in `ruler trend A B C --json`"
         )
     report.done.append(f"{len(live)} fields of report A B C --json")
 
@@ -428,7 +429,7 @@ def _family_of(path: Path) -> str:
 
 
 def with_simulated(text: str) -> str:
-    """Return benchmarks/README.md with the outputs of the simulation between its comments."""
+    """Return docs/evidence.md with the outputs of the simulation between its comments."""
     for name, path in SIMULATED.items():
         text = between(text, name, path.read_text(encoding="utf-8"))
     return text
@@ -437,10 +438,11 @@ def with_simulated(text: str) -> str:
 def check_benchmarks(report: Report) -> None:
     """Check the simulation's table, the cost of 100 million rollouts, and the rows that a page repeats."""
     text = read(BENCHMARKS)
-    if text != with_simulated(text):
+    evidence = read(EVIDENCE)
+    if evidence != with_simulated(evidence):
         names = " or ".join(SIMULATED)
         report.wrong.append(
-            f"{BENCHMARKS}: the tables between the marks {names} are not those of benchmarks/simulation"
+            f"{EVIDENCE}: the tables between the marks {names} are not those of benchmarks/simulation"
         )
     rows = table(text, projection.HEADING)
     if not rows:
@@ -451,10 +453,10 @@ def check_benchmarks(report: Report) -> None:
     report.wrong += [
         f"{BENCHMARKS}: {sentence}" for sentence in projection.wrong(rows)
     ]
-    for row in table(read("docs/scale.md"), "100 million rollouts"):
+    for row in table(read("docs/batch.md"), "100 million rollouts"):
         if row not in [whole[:-1] for whole in rows]:
             report.wrong.append(
-                f"docs/scale.md: the row {row[0]!r} is not as in {BENCHMARKS}"
+                f"docs/batch.md: the row {row[0]!r} is not as in {BENCHMARKS}"
             )
     report.done.append(
         f"{len(projection.COMPUTED)} rows on 100 million rollouts"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.errors import ForeignError, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import refuse_foreign
@@ -95,21 +95,6 @@ def test_equal_names(tmp_path: Path) -> None:
     path = tmp_path / "log.eval"
     path.write_bytes(stream.getvalue())
     assert [line.raw for line in samples(path)] == [b'{"n": 2}']
-
-
-def test_foreign(tmp_path: Path) -> None:
-    """An archive without samples is refused, also a torch file, which is never unpickled."""
-    path = tmp_path / "x.zip"
-    for members in (
-        {"7/data.pkl": b"x", "7/version": b"3"},
-        {"a.jsonl": b"{}"},
-    ):
-        path.write_bytes(packed(zipfile.ZIP_STORED, members))
-        with (
-            ExitStack() as stack,
-            pytest.raises(ForeignError, match="unpack it"),
-        ):
-            open_container(str(path), stack)
 
 
 def test_output_names(tmp_path: Path) -> None:

@@ -100,17 +100,6 @@ def test_symbolic_link(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_bad_output(tmp_path: Path) -> None:
-    """A missing directory, and a directory as OUTPUT, are refused with advice before the run."""
-    with pytest.raises(UsageError, match="mkdir -p"):
-        Output(str(tmp_path / "none" / "out"))
-    with pytest.raises(UsageError, match="is a directory"):
-        Output(str(tmp_path))
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
-        Output(str(tmp_path / "file" / "out"))
-
-
 @contextmanager
 def documented(
     tmp_path: Path, text: bytes

@@ -205,16 +205,6 @@ def test_large_integers() -> None:
         )
 
 
-def test_rows_left_out() -> None:
-    """Rows that are left out are missing."""
-    file = packed(
-        pa.table({"i": list(range(1000)), "s": ["x"] * 1000}),
-        row_group_size=300,
-    )
-    out = rewritten(file, lambda r: None if r["i"] < 300 or r["i"] % 3 else r)
-    assert pq.read_table(out)["i"].to_pylist() == list(range(300, 1000, 3))
-
-
 def test_equal_names() -> None:
     """Columns with equal names are refused: a record would contain only one of them."""
     columns = [pa.array([1, 2]), pa.array([3, 4])]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import OutputError, RulerError, UsageError
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files import error_map
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import PassThrough, create_file
@@ -182,27 +182,6 @@ def test_atomic(store: Store, size: int) -> None:
         assert store.objects == {"/bucket/out": b"old"}
         out.commit()
     assert (store.objects, store.uploads) == ({"/bucket/out": data}, {})
-
-
-def test_refused_upload(store: Store) -> None:
-    """A store that does not take the file is an error with advice, and no object remains there."""
-    store.refuse_puts_after = 0
-
-    def write() -> None:
-        with (
-            error_map.writing("s3://bucket/out"),
-            writing("s3://bucket/out") as out,
-        ):
-            for _ in range(20):
-                out.stream.write(bytes(1 << 20))
-            out.commit()
-
-    with pytest.raises(
-        OutputError, match=r"s3://bucket/out: cannot be written: access denied"
-    ) as error:
-        write()
-    message_of(error)
-    assert store.objects == {}
 
 
 def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

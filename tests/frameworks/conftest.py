@@ -1,10 +1,9 @@
-"""The recipes of docs/training.md, as a reader copies them."""
+"""The recipes of samples/recipes, as a reader copies them."""
 
 from __future__ import annotations
 
 import importlib.util
 import itertools
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.docs.pages import blocks, prose, read
 from tests.judge_server import JudgeServer
 
-PAGE = "docs/training.md"
+RECIPES = Path(__file__).parents[2] / "samples" / "recipes"
 JUDGE = "http://localhost:8000/v1"
 """The address of the judge in every recipe."""
 
@@ -26,29 +24,19 @@ Recipe = Callable[..., ModuleType]
 def recipe(
     tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> Recipe:
-    """Import the first block of `py` below a heading, from a file of its own, with the judge of the tests.
+    """Import a recipe by the name of its file, with the judge of the tests.
 
-    Other texts of the block are replaced by keyword, each by its own: none may be missing.
+    Other texts of the file are replaced by keyword, each by its own: none may be missing.
     """
     numbers = itertools.count(1)
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def load(
-        heading: str, replaced: dict[str, str] | None = None
+        recipe_name: str, replaced: dict[str, str] | None = None
     ) -> ModuleType:
-        text = read(PAGE)
-        line = next(
-            number
-            for number, line in prose(text)
-            if re.fullmatch(rf"#+ {re.escape(heading)}", line)
-        )
-        code = next(
-            one.text
-            for one in blocks(PAGE, text)
-            if one.language == "py" and one.line > line
-        )
+        code = (RECIPES / f"{recipe_name}.py").read_text(encoding="utf-8")
         for old, new in {JUDGE: server.base, **(replaced or {})}.items():
-            assert old in code, f"{PAGE}, {heading}: {old} is gone"
+            assert old in code, f"{recipe_name}: {old} is gone"
             code = code.replace(old, new)
         name = f"recipe_{next(numbers)}"
         path = tmp_path / f"{name}.py"

@@ -83,7 +83,7 @@ class Rollouts:
 
 async def test_steps(recipe: Recipe, model: Any) -> None:
     """Groups of each step hold scores as rewards and no trajectory without one; ART's log takes them."""
-    module, logged = recipe("With ART", PRICED), Logged(model)
+    module, logged = recipe("art_loop", PRICED), Logged(model)
     await module.train(
         logged, Rollouts(), ["Cancel order 17.", "Say hello."], 2
     )

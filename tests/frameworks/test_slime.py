@@ -24,7 +24,7 @@ def samples(*answers: str) -> list[Any]:
 
 async def test_rewards_of_a_group(recipe: Recipe) -> None:
     """Each sample of a group gets its score; one without text gets the mean and is masked in the loss."""
-    module = recipe("With slime")
+    module = recipe("slime_reward")
     arguments = SimpleNamespace(custom_rm_path=f"{module.__name__}.ruler_rm")
     for _ in range(2):
         group = samples("truth=0.2", "", "truth=0.8")

@@ -124,7 +124,7 @@ def test_rewards_of_steps(
     recipe: Recipe, train: Train, server: JudgeServer
 ) -> None:
     """Each completion gets the score that its text has in its group, and one Scorer serves all steps."""
-    module = recipe("With TRL")
+    module = recipe("trl_reward")
     asked = apart("ruler", module.ruler_reward)
     trainer = train(asked, steps=3)
     rewards = logged(trainer, "ruler")
@@ -140,7 +140,7 @@ def test_no_reward_alone(
     recipe: Recipe, train: Train, server: JudgeServer
 ) -> None:
     """A completion that could not be scored is left out of its group, if the function is alone."""
-    asked = apart("ruler", recipe("With TRL").ruler_reward, first_silent)
+    asked = apart("ruler", recipe("trl_reward").ruler_reward, first_silent)
     trainer = train(asked, steps=1)
     rewards = logged(trainer, "ruler")
     assert math.isnan(rewards[0])
@@ -150,7 +150,7 @@ def test_no_reward_alone(
 
 def test_no_reward_beside_another(recipe: Recipe, train: Train) -> None:
     """Beside another function TRL takes None for 0, the worst reward; the mean of the group is neutral."""
-    module = recipe("With TRL")
+    module = recipe("trl_reward")
 
     def constant(prompts: Any, **columns: Any) -> list[float]:
         return [1.0] * len(prompts)
@@ -173,7 +173,7 @@ def test_no_reward_beside_another(recipe: Recipe, train: Train) -> None:
 
 def test_refused_run(recipe: Recipe, train: Train) -> None:
     """If the judge refuses the run, the training stops with its sentence."""
-    module = recipe("With TRL", {"Qwen/Qwen3-32B": "401"})
+    module = recipe("trl_reward", {"Qwen/Qwen3-32B": "401"})
     with pytest.raises(ruler_cli.RefusedError):
         train(module.ruler_reward)
 
@@ -182,7 +182,7 @@ def test_conversations(
     recipe: Recipe, train: Train, server: JudgeServer
 ) -> None:
     """Prompts and completions of a conversational data set are shown as their messages."""
-    asked = apart("ruler", recipe("With TRL").ruler_reward)
+    asked = apart("ruler", recipe("trl_reward").ruler_reward)
     trainer = train(
         asked,
         steps=1,
@@ -213,7 +213,7 @@ while time.monotonic() < ends:
 
 def test_ranks_share_a_limit(recipe: Recipe, server: JudgeServer) -> None:
     """Four processes together send no more than the limit that each has a share of."""
-    module = recipe("With TRL", {"rpm=6000": "rpm=1200"})
+    module = recipe("trl_reward", {"rpm=6000": "rpm=1200"})
     seconds, ranks = 6, 4
     folder = str(Path(str(module.__file__)).parent)
     paths = [folder, str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -108,7 +108,7 @@ async def test_attempts_are_scored_side_by_side(
     recipe: Recipe, tasks: str, agent: str
 ) -> None:
     """Each attempt of an episode gets the score of its messages as a reward."""
-    episode = await episode_of(recipe("With verifiers"), tasks, agent)
+    episode = await episode_of(recipe("ruler_env"), tasks, agent)
     assert (episode.ok, episode.errors) == (True, [])
     rewards = {
         trace.messages[-1].content: trace.reward for trace in episode.traces
@@ -124,7 +124,7 @@ async def test_an_episode_without_scores_fails(
     recipe: Recipe, tasks: str, agent: str, model: str, reason: str
 ) -> None:
     """If a group could not be scored or the judge refuses the run, the episode fails with the reason."""
-    module = recipe("With verifiers", {"Qwen/Qwen3-32B": model})
+    module = recipe("ruler_env", {"Qwen/Qwen3-32B": model})
     episode = await episode_of(module, tasks, agent)
     assert not episode.ok
     assert reason in episode.errors[0].message

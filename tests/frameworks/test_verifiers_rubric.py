@@ -28,7 +28,7 @@ def state(answer: str) -> dict[str, Any]:
 
 async def test_rewards_of_a_group(recipe: Recipe) -> None:
     """Each rollout of a group gets its score; one without an agent turn the mean of the others."""
-    rubric = recipe("With a Rubric of verifiers").RulerRubric()
+    rubric = recipe("ruler_rubric").RulerRubric()
     assert rubric.has_group_rewards
     groups = [
         [state("truth=0.2"), state(""), state("truth=0.8")] for _ in range(2)
@@ -63,9 +63,7 @@ async def test_refused_run(
     recipe: Recipe, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the judge refuses the run, verifiers logs it and gives each rollout 0, as the page says."""
-    rubric = recipe(
-        "With a Rubric of verifiers", {"Qwen/Qwen3-32B": "401"}
-    ).RulerRubric()
+    rubric = recipe("ruler_rubric", {"Qwen/Qwen3-32B": "401"}).RulerRubric()
     states = [state("truth=0.2"), state("truth=0.8")]
     await rubric.score_group(states)
     assert [one["reward"] for one in states] == [0.0, 0.0]

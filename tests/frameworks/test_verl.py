@@ -98,7 +98,7 @@ def rewards(config: Any, data: Any) -> tuple[list[float], list[bool]]:
 
 def test_rewards_of_a_batch(recipe: Recipe, config: Any, ray: Any) -> None:
     """Rollouts come one by one and are scored with those of their prompt; one without text gets the mean."""
-    config.reward.reward_manager.module.path = recipe("With verl").__file__
+    config.reward.reward_manager.module.path = recipe("verl_reward").__file__
     data = batch(
         config,
         [
@@ -116,11 +116,11 @@ def test_rollouts_that_never_come(
 ) -> None:
     """If a rollout of a prompt never comes, those that are there are scored; validation has its own size."""
     config.reward.reward_manager.module.path = recipe(
-        "With verl", {"PATIENCE = 600": "PATIENCE = 1"}
+        "verl_reward", {"PATIENCE = 600": "PATIENCE = 1"}
     ).__file__
     values, _ = rewards(config, batch(config, [["truth=0.1", "truth=0.5"]]))
     assert values == [0.1, 0.5]
-    config.reward.reward_manager.module.path = recipe("With verl").__file__
+    config.reward.reward_manager.module.path = recipe("verl_reward").__file__
     values, _ = rewards(
         config, batch(config, [["truth=0.3"], ["truth=0.7"]], split="test")
     )
@@ -130,7 +130,7 @@ def test_rollouts_that_never_come(
 def test_refused_run(recipe: Recipe, config: Any, ray: Any) -> None:
     """If the judge refuses the run, every rollout fails with its sentence, and none waits for ever."""
     config.reward.reward_manager.module.path = recipe(
-        "With verl", {"Qwen/Qwen3-32B": "401"}
+        "verl_reward", {"Qwen/Qwen3-32B": "401"}
     ).__file__
     with pytest.raises(ray.exceptions.RayTaskError, match="answered 401"):
         rewards(

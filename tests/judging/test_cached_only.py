@@ -87,29 +87,14 @@ def test_missing_replies(
     assert stage.run().summary.asked == 4
 
 
-def test_missing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group with some of its passes cached has their scores, and is reported as degraded."""
-    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=shifting))
-    stage.run(passes=2)
-    done = stage.run(passes=3, cached_only=True)
-    assert (done.summary.degraded, done.summary.unanswered) == (20, 20)
-    assert not done.summary.complete
-    assert {
-        rollout["ruler"]["passes"]
-        for rollout in stage.records()[0]["trajectories"]
-    } == {2}
-    assert stage.run(
-        passes=3, cached_only=True, min_passes=3
-    ).summary.failed == {"transport": 20}
-
-
 @pytest.mark.parametrize(
     "more",
     [
+        {"passes": 2},
         {"passes": 6, "adaptive": True},
         {"passes": 2, "escalate": "two", "escalate_gap": 1.0},
     ],
-    ids=["adaptive", "escalation"],
+    ids=["passes", "adaptive", "escalation"],
 )
 def test_one_missing(
     more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

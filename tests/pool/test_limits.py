@@ -77,15 +77,6 @@ def run(world: World, asked: Request, minutes: float, **windows: Any) -> None:
     world.sent = [(at, n) for at, n in world.sent if at < 60 * minutes]
 
 
-@pytest.mark.parametrize("rpm", [10.0, 60.0, 300.0])
-def test_rpm_is_used(rpm: float) -> None:
-    """A long run takes 98 % of its requests per minute and has no minute above them."""
-    world = World(latency=2.0, spread=0.5)
-    run(world, Request("s", "u", ("a",)), 15, requests=Window(rpm))
-    assert len(world.sent) / (15 * rpm) >= 0.98
-    assert world.fullest_minute() <= rpm
-
-
 @pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
 @pytest.mark.parametrize(
     ("tpm", "minutes"), few(1, [(60_000.0, 30), (200_000.0, 15)])

@@ -34,18 +34,6 @@ def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
     assert result["mixed_groups"] == sum(c.pairs > 0 for c in row)
 
 
-def test_missing_values() -> None:
-    """A rollout without a score or a label is ignored; only for the gate one without a score is wrong."""
-    whole = [scored([0.9, 0.4, 0.4], [1, 1, 0])]
-    holes = [scored([0.9, None, 0.4, 0.7, 0.4], [1, 1, 1, None, 0])]
-    (first,), (second,) = (
-        measure(groups)["scorers"] for groups in (whole, holes)
-    )
-    gated = [judge.pop("with_unscored")["value"] for judge in (first, second)]
-    assert first == second
-    assert gated == [1.5 / 2, 1.5 / 3]
-
-
 def test_sampled_pairs() -> None:
     """Of ten thousand rollouts a fixed sample of pairs is measured."""
     many = [
