@@ -538,6 +538,8 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
         0.5,
     ]
     assert (await _scored(SHAPES["trajectories"])).fields["key"] == "g"
+    zero = SHAPES["trajectories"] | {"group_id": 0}
+    assert (await _scored(zero)).fields["key"] == "0"
 
 
 async def _scored(given: Any, **paths: Any) -> Any:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 20.0
 """Seconds in which a Ray cluster must answer at its address."""
+_ASKED_AGAIN = ("reply", "transport", "refused")
+"""Kinds of failure that another run may mend."""
 _SHAPE = frozenset(("format", "messages", "prompt"))
 """Options by which records of OUTPUT are read, too."""
 
@@ -287,7 +289,13 @@ def _next_command(
     summary = result.summary
     if summary.unanswered and _open_requests(settings):
         return ledger_command(options, "batch collect")
-    output = Location(settings.output)
+    output, source = Location(settings.output), settings.input.source
+    # after a run in place the dropped groups are in another file
+    dropped = settings.on_failure == "drop" and output.same(source)
+    failed = any(map(summary.failed.get, _ASKED_AGAIN)) and not dropped
+    if failed and settings.ledger is not None and not summary.unanswered:
+        files = (source, settings.output)
+        return command_line(options, "score", *files, retry_failed=True)
     file = output.local and Path(settings.output).is_file()
     if not summary.scored or settings.input.shard is not None or not file:
         return ""

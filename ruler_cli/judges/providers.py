@@ -63,7 +63,6 @@ _SDKS = ("bedrock", "vertex_ai")
 _HOMELESS = ("azure", "hosted_vllm", "lm_studio", "vllm")
 """Providers without an address of their own."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
-_BASE_ENDS = ("API_BASE", "BASE_URL", "RUNTIME_ENDPOINT")
 _STEMS = {
     "bedrock": ("AWS",),
     "cohere": ("CO_",),
@@ -107,9 +106,13 @@ def key_variables(provider: str | None) -> list[str]:
 
 
 def base_variables(provider: str) -> list[str]:
-    """Return the variables that may hold the address of a provider."""
-    names = variables_of(provider)
-    return [name for name in names if name.endswith(_BASE_ENDS)]
+    """Return the variables from which litellm takes the address of a provider, the first of which counts."""
+    stems = (provider, provider.replace("_", ""), provider.partition("_")[0])
+    names = ["AWS_BEDROCK_RUNTIME_ENDPOINT"] * provider.startswith("bedrock")
+    for stem in stems:
+        word = stem.upper().replace("-", "_")
+        names += f"{word}_API_BASE", f"{word}_BASE_URL"
+    return names
 
 
 _HOMES = dict(

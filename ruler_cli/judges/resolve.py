@@ -204,8 +204,9 @@ def key_variable(settings: JudgeSettings) -> str | None:
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
     variables = key_variables(provider_of(settings.model))
-    names = (_provider(settings).key, *variables)
-    return next(filter(None, names), None)
+    names = [*filter(None, (_provider(settings).key, *variables))]
+    # of several the first that is set
+    return next(filter(os.environ.get, names), next(iter(names), None))
 
 
 _CALL = re.compile(
@@ -242,8 +243,10 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     names = set[str]()
     for judge in judges:
         names.add(judge.api_key_env or "")
-        names.update(key_variables(provider_of(judge.model)))
-        names.update(variables_of(judge.provider))
+        # a path, as of a model on disk, names no provider
+        provider = judge.provider
+        if provider in DECIDING or provider_of(judge.model):
+            names.update(key_variables(provider), variables_of(provider))
     return {name: os.environ[name] for name in names & os.environ.keys()}
 
 

@@ -54,7 +54,7 @@ _LONGEST_NUMBER = 15
 """Digits of a step; a longer number is a time or an id."""
 
 DriftKind = Literal["label", "held_out", "length", "size"]
-"""The tests: the score rises and the label, or the held-out judge, does not; the score follows length."""
+"""The tests: the score rises and the label, or the held-out judge, does not; the score follows length; length rises."""
 StepOrigin = Literal["name", "order"]
 """The source of the numbers of steps: the names of the files, or their order."""
 Panel = tuple[Any, ...]

@@ -240,7 +240,7 @@ class ObjectReader:
             (record,) = reader.read_parsed(value, line)
             key = None
             for stated in (value, *value["trajectories"][:1]):
-                key = key or first_at(stated, *_KEYS)
+                key = first_at(stated, *_KEYS) if key is None else key
             rollouts = list[Rollout]()
             for rollout, item in zip(record.rollouts, items, strict=True):
                 rollouts += _shown([rollout], item)

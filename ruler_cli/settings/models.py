@@ -297,7 +297,7 @@ class JudgeSettings(Section):
 
     @property
     def spoken(self) -> Api:
-        """The API that is spoken: the one that is named, else by litellm's list.
+        """The API that is spoken: the one that is named, at the end of the address too; else by litellm's list.
 
         A model that serves both is asked by chat.
         """
@@ -306,6 +306,9 @@ class JudgeSettings(Section):
         provider = self.provider
         if self.function is not None or provider == self.model:
             return "chat"
+        pasted = re.search(r"/(systemone|decisions)/?$", self.api_base or "")
+        if pasted:
+            return "systemone" if pasted[1] == "systemone" else "decisions"
         if provider in _CHATTING:
             return "chat"
         if (

@@ -704,6 +704,14 @@ def test_key_and_endpoint_are_a_pair(
     assert (one["api_base"], one["api_key_env"]) == (base, key)
 
 
+def test_key_of_several(ruler: Ruler) -> None:
+    """Of a provider's several variables the one that is set has its key."""
+    (one,) = judges(
+        ruler, "score", "-m", "gemini/x", GEMINI_API_KEY="", GOOGLE_API_KEY="k"
+    ).values()
+    assert (one["api_key_env"], one["key_set"]) == ("GOOGLE_API_KEY", True)
+
+
 def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
     """A key named beside a model of one provider is not sent to that of a model of the command line."""
     file, env = (

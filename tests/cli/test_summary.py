@@ -86,27 +86,33 @@ def test_failures_by_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("judge", "code", "end"),
+    ("judge", "code", "following"),
     [
-        ("good", 0, "written to out.jsonl; next: ruler report out.jsonl"),
-        ("not-json", 1, "written to out.jsonl"),
-        ("400", 1, "written to out.jsonl"),
+        ("good", 0, "ruler report out.jsonl"),
+        ("not-json", 1, "--retry-failed"),
+        ("400", 1, "--retry-failed"),
     ],
 )
 def test_next_command(
     judge: str,
     code: int,
-    end: str,
+    following: str,
     ruler: Ruler,
     server: JudgeServer,
     tmp_path: Path,
 ) -> None:
-    """The last line has OUTPUT and, if there are scores, the command that shows them."""
+    """The last line has OUTPUT and the next command: the report, or the one that asks again after failures."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     words = ("-m", f"openai/{judge}", "--api-base", server.base)
     done = ruler("score", "in.jsonl", "out.jsonl", *words)
     assert done.returncode == code
-    assert done.stderr.splitlines()[-1] == f"ruler: {end}"
+    end, _, command = done.stderr.splitlines()[-1].partition("; next: ")
+    assert end == "ruler: written to out.jsonl"
+    assert command.endswith(following)
+    if code:
+        asked = server.stats()["requests"]
+        assert ruler(*command.split()[1:]).returncode == code
+        assert server.stats()["requests"] > asked
     assert ("--debug shows them" in done.stderr) == (judge == "not-json")
 
 

@@ -262,9 +262,7 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
                 "http://h/v1",
                 ("",),
             )
-    pasted = JudgeSettings(
-        "org/m", "http://h:8000/v1/systemone", api="systemone"
-    )
+    pasted = JudgeSettings("org/m", "http://h:8000/v1/systemone")
     judge = resolve(pasted).judge
     assert isinstance(judge, HttpJudge)
     assert (judge.base, judge.model) == ("http://h:8000/v1", "org/m")
@@ -557,3 +555,17 @@ def test_pictures() -> None:
             assert (refused.kind, refused.sent) == ("input", False)
             assert "--pictures leave" in refused.reason
     assert endpoint.paths == []
+
+
+def test_pasted_address() -> None:
+    """An address that ends in the path of an API names that API, unless the user names one."""
+    for path, api in (
+        ("systemone", "systemone"),
+        ("decisions/", "decisions"),
+        ("", "chat"),
+        ("decisions/v1", "chat"),
+    ):
+        judge = JudgeSettings("hosted_vllm/m", f"http://h/v1/{path}")
+        assert judge.spoken == api
+    chat = JudgeSettings("hosted_vllm/m", "http://h/systemone", api="chat")
+    assert chat.spoken == "chat"

@@ -10,7 +10,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.http_client import HttpJudge
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.providers import Price, model_info
-from ruler_cli.judges.resolve import model_of, resolve
+from ruler_cli.judges.resolve import environment, model_of, resolve
 from ruler_cli.settings.models import JudgeSettings
 
 NAMES = [
@@ -139,3 +139,17 @@ def test_price_and_context() -> None:
         JudgeSettings("openai/o3", price=(1.0, 2.0))
     ).price == Price(1e-6, 2e-6, 1e-6)
     assert model_of(JudgeSettings("offline")).price == Price(0.0, 0.0, 0.0)
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine gets the variables of the judge's provider, and none for a path."""
+    for name in ("UPSTAGE_API_KEY", "TOGETHERAI_API_KEY", "MINE", "OTHER_KEY"):
+        monkeypatch.setenv(name, "k")
+    for model, names in (
+        ("/models/qwen", set()),
+        ("_x/y", set()),
+        ("upstage/solar-decide", {"UPSTAGE_API_KEY"}),
+        ("together_ai/m", {"TOGETHERAI_API_KEY"}),
+    ):
+        judge = JudgeSettings(model, api_base="http://h", api_key_env="MINE")
+        assert environment([judge]).keys() == names | {"MINE"}

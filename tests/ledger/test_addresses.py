@@ -10,6 +10,7 @@ import pytest
 
 from ruler_cli import score_group
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.resolve import stand_in_of
 from ruler_cli.settings.models import JudgeSettings
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -80,6 +81,16 @@ def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
     score = ("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert ruler(*score, *at).returncode == 0
     assert ruler(*score, "-m", "openai/o3").returncode == 1
+
+
+def test_variables_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a provider's variables only those that litellm reads are its address, in litellm's order."""
+    model = JudgeSettings("anthropic/claude-sonnet-4-5")
+    monkeypatch.setenv("ANTHROPIC_VERTEX_BASE_URL", "http://other/v1")
+    assert not stand_in_of(model)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://second/v1")
+    monkeypatch.setenv("ANTHROPIC_API_BASE", "http://first/v1")
+    assert stand_in_of(model) == "http://first/v1"
 
 
 def test_empty_address(ruler: Ruler, tmp_path: Path) -> None:
