@@ -51,7 +51,6 @@ SCORE = "ruler.toml [score]"
 
 OPTIONS = [
     ("passes", 2, "--passes 4", 4, "RULER_PASSES", "5", 5, 1),
-    ("max-cost", 7.5, "--max-cost 1", 1.0, "RULER_MAX_COST", "2", 2.0, None),
     (
         "retry-failed",
         True,

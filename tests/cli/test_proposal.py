@@ -116,10 +116,6 @@ CASES: dict[str, tuple[Any, str]] = {
         },
         "--set 'records=results[]' --messages qwen_outputs --prompt the_task --outcome correctness",
     ),
-    "conversations": (
-        rows(case={"id": 1}, talk=turns, score=lambda i: {"value": i}),
-        "--messages talk --reward score.value",
-    ),
     "conversations with calls that have a type alone": (
         rows(
             case=half,
@@ -172,11 +168,6 @@ CASES: dict[str, tuple[Any, str]] = {
     "an id that may be the task's": (
         rows(run_id=alone, riddle_id=half, llm_reply=said),
         "--messages llm_reply --group-by riddle_id",
-    ),
-    "the short name of a task": (
-        rows(id=alone, problem="abs", raw_completion=said)[:4]
-        + rows(id=alone, problem="max", raw_completion=said),
-        "--messages raw_completion --group-by problem",
     ),
     "the only text, with gold and an outcome": (
         {"runs": rows(case_idx=half, gold=7, text=said, is_correct="True")},
@@ -297,9 +288,6 @@ NOTHING: dict[str, Any] = {
     ),
     "steps that are not read": rows(
         goal=asked, start_text=said, steps=[{"sight": GOLD}]
-    ),
-    "stages": rows(
-        id=half, prompt=[ASKED, GOLD], gpt_output=lambda i: [said(i), GOLD]
     ),
     "gold answers with options": rows(
         question=alone, answer=said, options=[GOLD]

@@ -191,11 +191,3 @@ def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
     )["group"]["rollouts"]
     assert [r["pass_scores"] for r in result] == [[0.25, 1.0], *[[]] * len(odd)]
     assert {tuple(r["slots"]) for r in result} == {(0.0, 1.0)}
-
-
-def test_rubric(ruler: Ruler, tmp_path: Path) -> None:
-    """The JSON of a group has its own rubric."""
-    record = scored("g", 0.2, 0.5) | {"rubric": "Be brief."}
-    write(tmp_path / "s.jsonl", [record])
-    done = ruler("report", "s.jsonl", "--group", "g", "--json")
-    assert json.loads(done.stdout)["group"]["rubric"] == "Be brief."

@@ -54,8 +54,6 @@ USAGE = {
     f"{R} -m hosted_vllm/x": "use --api-base URL",
     f"{R} -m mine --set via=http": "--api-base",
     f"{R} -m mine --api-base http://[": "http://",
-    "prompt in.jsonl -m mine --api-base http://[": "http://",
-    "batch export in.jsonl requests.jsonl -m mine --api-base http://[": "http://",
     f"{R} -m mine --api-base http://h:99999/v1": "http://",
     f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
     f"{P} -m openai/a": "judges openai/a and openai/a have one name",

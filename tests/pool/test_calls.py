@@ -210,27 +210,6 @@ def test_cancelled(seed: int, limit: int, limited: bool) -> None:
     assert gate.wants_more
 
 
-def test_demand() -> None:
-    """More work is taken while the queue is shorter than a quarter of the limit, and after a stop."""
-
-    async def work(caller: Caller) -> int:
-        gate = caller.gate
-        taken = 0
-        async with anyio.create_task_group() as tasks:
-            with anyio.move_on_after(10):
-                while True:
-                    await gate.wait_for_demand()
-                    tasks.start_soon(caller.call, ASKED)
-                    taken += 1
-                    await anyio.lowlevel.checkpoint()
-            gate.stop_signal.stop(RefusedError("stop"))
-            gate.schedule_check()
-            await gate.wait_for_demand()
-        return taken
-
-    assert called(plan(OK, seconds=100.0), work, 16) in range(20, 23)
-
-
 @pytest.mark.parametrize(
     ("answer", "parts", "why", "seconds"),
     [
