@@ -116,6 +116,10 @@ CASES: dict[str, tuple[Any, str]] = {
         },
         "--set 'records=results[]' --messages qwen_outputs --prompt the_task --outcome correctness",
     ),
+    "conversations": (
+        rows(case={"id": 1}, talk=turns, score=lambda i: {"value": i}),
+        "--messages talk --reward score.value",
+    ),
     "conversations with calls that have a type alone": (
         rows(
             case=half,
