@@ -538,8 +538,9 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
         0.5,
     ]
     assert (await _scored(SHAPES["trajectories"])).fields["key"] == "g"
-    zero = SHAPES["trajectories"] | {"group_id": 0}
-    assert (await _scored(zero)).fields["key"] == "0"
+    for stated, key in ((0, "0"), ("", "group")):
+        given = SHAPES["trajectories"] | {"group_id": stated}
+        assert (await _scored(given)).fields["key"] == key
 
 
 async def _scored(given: Any, **paths: Any) -> Any:

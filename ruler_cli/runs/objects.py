@@ -258,7 +258,7 @@ class ObjectReader:
                 for item in items
             ]
         return ObjectGroup(
-            name if key is None else key_text(key),
+            ("" if key is None else key_text(key)) or name,
             tuple(records),
             index,
             copied,
