@@ -82,7 +82,7 @@ def in_words(value: Any) -> str:
         for name, figure in islice(value.items(), _MOST):
             words = in_words(figure)
             if words:
-                parts.append(f"{name} {words}".replace("_", " "))
+                parts.append(f"{name} {words}")
         return ", ".join(parts) + ", …" * (len(value) > _MOST)
     if isinstance(value, float):
         return f"{value:.4g}"

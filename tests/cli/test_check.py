@@ -309,7 +309,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["group key"] == '"a"'
     assert result["reward"] == "1.0"
     assert result["outcome"] == "true"
-    rewards = "numbers 3, absent 1, no number 1, min 0.5, mean 0.8333, max 1"
+    rewards = "numbers 3, absent 1, no_number 1, min 0.5, mean 0.8333, max 1"
     assert result["rewards"] == rewards
     assert result["equal reward groups"] == "1"
     assert result["outcomes"] == "numbers 5, min 0, mean 0.6, max 1"

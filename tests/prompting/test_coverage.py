@@ -82,20 +82,20 @@ def test_short_result() -> None:
 
 
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
-    """`check` has a row and a warning, with all paths in JSON; `score` warns once."""
-    hidden = {f"field {n}": f"{LONG[::-1]} {n}" for n in range(5)}
+    """`check` has a row and a warning, with paths as they are and all in JSON; `score` warns once."""
+    hidden = {f"field_{n}": f"{LONG[::-1]} {n}" for n in range(5)}
     path = write(
         tmp_path / "in.jsonl",
         [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")],
     )
     page = ruler("check", path, "-m", "offline").stdout
     assert rows(page)["shown to the judge"] == "28%"
-    reported = "field 0 50, field 1 50, "
+    reported = "field_0 50, field_1 50, "
     assert rows(page)["not shown"].startswith(reported)
     facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
     assert facts["shown_to_the_judge"] == pytest.approx(0.286, abs=0.01)
-    assert facts["not_shown"] == {f"field {n}": len(LONG) + 1 for n in range(5)}
-    reported = "judges are shown 28% of the text in the first 2 groups; not shown: field 0 50 bytes"
+    assert facts["not_shown"] == {f"field_{n}": len(LONG) + 1 for n in range(5)}
+    reported = "judges are shown 28% of the text in the first 2 groups; not shown: field_0 50 bytes"
     assert [one for one in facts["warnings"] if one.startswith(reported)]
     run = ruler("score", path, "out.jsonl", "-m", "offline")
     assert run.returncode == 0
