@@ -42,13 +42,13 @@ NAMES = [
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
 MOST_TOKENS = {
-    "ruler_cli": 261_000,
-    "ruler_cli/formats": 32_982,
-    "ruler_cli/messages": 13_015,
-    "tests": 415_000,
+    "ruler_cli": 244_600,
+    "ruler_cli/formats": 32_100,
+    "ruler_cli/messages": 12_900,
+    "tests": 397_600,
 }
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
-MOST_A_LINE = {"ruler_cli": 7.3}
+MOST_A_LINE = {"ruler_cli": 7.0}
 """Limit of tokens a line."""
 FREE = {
     tokenize.COMMENT,

@@ -200,12 +200,15 @@ def made_by(
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
     yield "rubric", _texts(made["rubrics"], longest)
-    yield "parameters", _texts(made["params"], longest)
+    params = made["params"]
+    # without a text nobody knows if any are set
+    known = len(params) > 1 or [entry for entry in params if entry["text"]]
+    yield "parameters", _texts(params, longest) if known else ""
     yield "ruler", _counted(made["versions"])
 
 
 def _texts(listed: Sequence[_Json], longest: int) -> str:
-    """Return what is set, shortened; a text that is not known is named by its digest if there are several."""
+    """Return what is set, shortened; a text that is not known is named by its digest."""
     from ruler_cli.results.figures import BUILT_IN
 
     several = len(listed) > 1
@@ -215,7 +218,7 @@ def _texts(listed: Sequence[_Json], longest: int) -> str:
         if entry["digest"] == BUILT_IN:
             text = "built-in"
         elif text is None:
-            text = f"{entry['digest']} (text not found)" if several else ""
+            text = f"{entry['digest']} (text not found)"
         part = shorten(" ".join(_plain(text).split()), longest)
         if several:
             part = f"{count(entry['groups'], 'group')}: {part or 'none'}"
