@@ -333,7 +333,8 @@ def test_closed_by_another_thread(server: JudgeServer) -> None:
         threads = [threading.Thread(target=hang) for _ in range(3)]
         for thread in threads:
             thread.start()
-        while server.stats()["in_flight"] < 3:
+        # more than the groups of two threads: all three have begun
+        while server.stats()["in_flight"] <= 2 * len(GROUPS):
             time.sleep(0.05)
     for thread in threads:
         thread.join()

@@ -44,7 +44,7 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
     written(tmp_path / "r.jsonl", good(1), long(2), expired(3), odd, b"{}")
     done = ruler("batch", "import", "r.jsonl")
     assert done.returncode == 1
-    assert "failed      too long 1" in done.stdout
+    assert "failed      too_long 1" in done.stdout
     assert "again       expired 1" in done.stdout
     assert "foreign     1" in done.stdout
     assert "unreadable  1" in done.stdout

@@ -82,10 +82,10 @@ def test_stats(ruler: Ruler, ledger_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert (
-        "openai/gpt-4o rows answer 2, fault 1, prompt tokens 2,000,000, completion tokens 200,000, cost usd 7"
+        "openai/gpt-4o rows answer 2, fault 1, prompt_tokens 2,000,000, completion_tokens 200,000, cost_usd 7"
     ) in lines
     assert (
-        "mine\\x1b[31m\\n rows answer 1, prompt tokens 1,000,000, completion tokens 100,000"
+        "mine\\x1b[31m\\n rows answer 1, prompt_tokens 1,000,000, completion_tokens 100,000"
     ) in lines
     assert "2001-09-09T01:46:41Z" in done.stdout
     assert "\x1b" not in done.stdout
