@@ -27,60 +27,48 @@ import aiohttp
 from aiohttp import web
 
 _ART = """
-import asyncio, json, sys
 from art.rewards import ruler
 
-source, target, base, model, in_flight = sys.argv[1:]
-PARAMS = {"api_base": base, "api_key": "x", "temperature": 0}
 
-
-async def main():
-    semaphore = asyncio.Semaphore(int(in_flight))
-
-    async def judge(line):
-        group = json.loads(line)
-        rollouts = [r["messages"] for r in group["trajectories"]]
-        async with semaphore:
-            try:
-                scores = await ruler(rollouts, "openai/" + model, PARAMS)
-                return [score.score for score in scores]
-            except Exception as error:
-                print(type(error).__name__, error, file=sys.stderr)
-                return None
-
-    lines = open(source).readlines()
-    json.dump(await asyncio.gather(*map(judge, lines)), open(target, "w"))
-
-
-asyncio.run(main())
+async def scores_of(group):
+    rollouts = [rollout["messages"] for rollout in group["trajectories"]]
+    params = {"api_base": base, "api_key": "x", "temperature": 0}
+    return [score.score for score in await ruler(rollouts, "openai/" + model, params)]
 """
 _LITELLM = """
-import asyncio, json, sys
 import litellm
 from benchmarks.floor import prompt
 
-source, target, base, model, in_flight = sys.argv[1:]
 litellm.suppress_debug_info = True
 
+
+async def scores_of(group):
+    reply = await litellm.acompletion(model="openai/" + model, messages=prompt(group), api_base=base, api_key="x",
+        temperature=0, response_format={"type": "json_object"})
+    scores = json.loads(reply.choices[0].message.content)["scores"]
+    by_id = {int(score["trajectory_id"]): score["score"] for score in scores}
+    return [float(by_id[number]) for number in range(len(group["trajectories"]))]
+"""
+_BEFORE = """
+import asyncio, json, sys
+
+source, target, base, model, in_flight = sys.argv[1:]
+"""
+_AFTER = """
 
 async def main():
     semaphore = asyncio.Semaphore(int(in_flight))
 
     async def judge(line):
-        group = json.loads(line)
         async with semaphore:
             try:
-                reply = await litellm.acompletion(model="openai/" + model, messages=prompt(group), api_base=base,
-                    api_key="x", temperature=0, response_format={"type": "json_object"})
-                scores = json.loads(reply.choices[0].message.content)["scores"]
-                found = {int(s["trajectory_id"]): s["score"] for s in scores}
-                return [float(found[number]) for number in range(len(group["trajectories"]))]
+                return await scores_of(json.loads(line))
             except Exception as error:
                 print(type(error).__name__, error, file=sys.stderr)
                 return None
 
-    lines = open(source).readlines()
-    json.dump(await asyncio.gather(*map(judge, lines)), open(target, "w"))
+    with open(source) as lines, open(target, "w") as scores:
+        json.dump(await asyncio.gather(*map(judge, lines)), scores)
 
 
 asyncio.run(main())
@@ -208,7 +196,7 @@ async def _compare(options: argparse.Namespace) -> None:
     print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         for way in ("ruler", "ART", "litellm loop"):
-            target = Path(folder, f"{way}.json")
+            target = Path(folder, f"{way}.jsonl")
             command = _command(way, options, base, target)
             if command is None:
                 continue
@@ -239,9 +227,11 @@ def _command(
         start = [sys.executable, "-m", "ruler_cli", "score"]
         return [*start, *words[:2], *judge, *limits, "-q", "--force"]
     if way == "litellm loop":
-        return [sys.executable, "-c", _LITELLM, *words, in_flight]
+        script = _BEFORE + _LITELLM + _AFTER
+        return [sys.executable, "-c", script, *words, in_flight]
     if options.art:
-        return [options.art, "-c", _ART, *words, in_flight]
+        script = _BEFORE + _ART + _AFTER
+        return [options.art, "-c", script, *words, in_flight]
     return None
 
 
