@@ -45,7 +45,7 @@ MOST_TOKENS = {
     "ruler_cli": 244_600,
     "ruler_cli/formats": 32_100,
     "ruler_cli/messages": 12_900,
-    "tests": 397_600,
+    "tests": 398_300,
 }
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
 MOST_A_LINE = {"ruler_cli": 7.0}

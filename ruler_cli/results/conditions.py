@@ -27,6 +27,8 @@ FIGURES: dict[str, Callable[[GroupRecord], float | None]] = {
     "disagreement": lambda group: group.disagreement,
 }
 """The figures of a group that a range can name; a group may have none."""
+_SHARES = ("reliability", "disagreement")
+"""Figures from 0 to 1."""
 _ENDS = {
     **dict(
         zip(
@@ -103,11 +105,13 @@ def parse_condition(text: str) -> Condition:
             place=place,
         )
     limits = _limits(ends)
-    if limits:
+    # no figure lies there, and nothing would be kept
+    outside = limits and name in _SHARES and (limits[0] > 1 or limits[1] < 0)
+    if limits and not outside:
         return Condition(name, limits)
     raise UsageError(
         "is not a range",
-        "write e.g. live, score=0.7.., mean=..0.3 or score=0.3..0.7",
+        "write e.g. live, score=0.7.., mean=..0.3 or score=0.3..0.7; reliability and disagreement are from 0 to 1",
         place=place,
     )
 

@@ -892,6 +892,8 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
         yield "question", "is empty", "write one whose answer is Yes or No"
     if ask.question and not any(asked.by_probability for asked in run.asks):
         yield "question", "is put to no judge", "use --read probability"
+    if combine.standardize and not run.panel:
+        yield "standardize", "needs a panel", "use -m for each judge"
     if combine.debias and ask.order == "input":
         problem = (
             "needs a random order: in input order a position tells the rollout"

@@ -285,3 +285,32 @@ def test_ledger_of_a_variable(ruler: Ruler, tmp_path: Path) -> None:
         typed = ruler(*words, "--ledger", "typed.db", RULER_LEDGER="own.db")
         assert "--ledger typed.db" in typed.stderr
         assert "own.db" not in typed.stderr
+
+
+def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
+    """Dropped records stand whole in the failed file, and a run can score that file."""
+    write(
+        tmp_path / "in.jsonl",
+        [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}],
+    )
+    assert (
+        ruler(
+            "score",
+            "in.jsonl",
+            "o.jsonl",
+            "-m",
+            "offline",
+            "--on-failure",
+            "drop",
+        ).returncode
+        == 1
+    )
+    assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == [
+        "c"
+    ]
+    assert (
+        ruler(
+            "score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline"
+        ).returncode
+        == 1
+    )

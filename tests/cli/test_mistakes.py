@@ -70,6 +70,7 @@ OURS = {
     f"{S} -p apikey=secret": "-p apikey: a key is not a parameter; name the variable that holds it with --api-",
     f"{S} --api-key-env sk-secret": "expects the name of a variable, and its value (not shown) is not one; put",
     f"{S} -m mine --api-base localhost:8000": "write one such as http://localhost:8000/v1",
+    f"{S} --set standardize=true -m offline": "--set standardize: needs a panel; use -m for each judge",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; `ruler check in.jsonl` says",
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
     "report in.jsonl --json -o a.html": "-o writes a page; leave --json out",

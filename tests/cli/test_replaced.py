@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import shlex
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from ruler_cli.files.error_map import zstd
 from tests.conftest import ROOT, Ruler, group, read, write
+from tests.judge_server import BatchServer, JudgeServer
 
 DUMP = [group("a", 0.1, 0.9), group("b", 0.2, 0.7, 0.4)]
 LINES = "".join(json.dumps(record) + "\n" for record in DUMP).encode()
@@ -281,3 +283,34 @@ def test_more_paths(ruler: Ruler, tmp_path: Path) -> None:
 
 
 _CRON = re.compile(r"^[*\d]+ [*\d]+ \* \* \* (.*)$", re.MULTILINE)
+
+
+def cron_lines() -> list[str]:
+    """The commands of every crontab line in the documents."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [line for page in pages for line in _CRON.findall(page.read_text())]
+
+
+def test_cron(ruler: Ruler, files: Path, server: JudgeServer) -> None:
+    """Each crontab line of the documents writes the same files every night, without a flag."""
+    (files / "ruler.key").touch()
+    (files / "in.jsonl").rename(files / "rollouts.jsonl")
+    ran = []
+    with BatchServer() as batches:
+        for line in cron_lines():
+            url = server.base
+            if "batch" in line or "--cached-only" in line:
+                url = batches.openai
+            env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
+            for _ in range(2):
+                text = line.replace("/data/", f"{files}/").replace("\\%", "%")
+                for command in text.split(" && "):
+                    words = shlex.split(command)
+                    if words[0] == ".":  # the file of the key
+                        continue
+                    done = ruler(*words[1:], **env)
+                    assert done.returncode in (0, 1), (command, done.stderr)
+                    assert "--force" not in done.stderr
+                    ran.append(words[1])
+    assert ran.count("score") >= 4
+    assert ran.count("batch") >= 4

@@ -149,3 +149,19 @@ def test_many_left_out(tmp_path: Path) -> None:
     sample = directory.sample(50)
     assert 20 <= len(sample) <= 50
     assert sample[-1].where.startswith("9")
+
+
+def test_zeros_after_records(tmp_path: Path) -> None:
+    """A crash leaves zeros at the end of a file; the records before them are read."""
+    directory, notes, problems = checked(
+        write(
+            tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)}
+        )
+    )
+    why = "is neither text nor a known container"
+    assert [line.raw for line in directory.records()] == [
+        lines(1)[:-1],
+        bytes(512),
+    ]
+    assert notes == [f"b {why} (it begins with {bytes(8)!r}): left out"]
+    assert problems == []

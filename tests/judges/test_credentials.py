@@ -228,3 +228,19 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
             ), call_error
             assert "Traceback" not in call_error.reason
             assert "\n" not in call_error.reason
+
+
+def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of a variable goes to the provider's own address, or to one that only the user can know."""
+    for model, variable, keeps in [
+        ("groq/m", "GROQ_API_KEY", False),
+        ("novita/m", "NOVITA_API_KEY", False),
+        ("bedrock/m", "AWS_BEARER_TOKEN_BEDROCK", False),
+        ("azure/m", "AZURE_API_KEY", True),
+        ("databricks/m", "DATABRICKS_API_KEY", True),
+    ]:
+        monkeypatch.setenv(variable, "given")
+        resolved = judge(model, api_base="http://127.0.0.1:9")
+        resolved._finds = providers.finds_key(model.partition("/")[0])
+        key = resolved.arguments(REQUEST, AnswerFormat()).get("api_key")
+        assert key == (None if keeps else "none"), model

@@ -138,3 +138,19 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert "needs a key" not in done.stderr
     assert "g0" not in done.stderr  # there may be a million, and one reason
+
+
+def test_missing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group with some of its passes cached has their scores, and is reported as degraded."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=shifting))
+    stage.run(passes=2)
+    done = stage.run(passes=3, cached_only=True)
+    assert (done.summary.degraded, done.summary.unanswered) == (20, 20)
+    assert not done.summary.complete
+    assert {
+        rollout["ruler"]["passes"]
+        for rollout in stage.records()[0]["trajectories"]
+    } == {2}
+    assert stage.run(
+        passes=3, cached_only=True, min_passes=3
+    ).summary.failed == {"transport": 20}

@@ -138,6 +138,7 @@ WAYS = {
     "score=nan..": "is not a range",
     "score=a..b": "is not a range",
     "score=0.8..0.2": "is not a range",
+    "reliability=70..": "reliability and disagreement are from 0 to 1",
     "\x1b[31mlive": "--where \ufffd[31mlive: is not a condition; the conditions are live",
 }
 
