@@ -1,10 +1,14 @@
 """Three ways to score the same groups with the same model: ruler, ART's `ruler`, and a loop over litellm.
 
     python -m benchmarks.peers FILE --model NAME --api-base URL [--art PYTHON] [--in-flight N]
+    python -m benchmarks.peers FILE [--repeat K] [--art PYTHON] [--in-flight N]
 
-FILE holds a group with rewards a line. Requests pass a proxy of this process, which counts them and the tokens that
-the server reports. PYTHON is the interpreter of an environment with `openpipe-art`; without it ART is left out. Each
-way runs alone, in a process of its own. A group without scores is one that its way could not score.
+FILE holds a group with rewards on each line. Requests pass a proxy of this process, which counts them and the tokens
+that the server reports. PYTHON is the interpreter of an environment with `openpipe-art`; without it ART is left out.
+Each way runs alone, in a process of its own. A group without scores is one that its way could not score.
+
+Without a server the proxy is the judge: it answers after 50 ms, and fails as servers do. Of ten requests it refuses
+one for a second (429), and one of twenty gets an answer that is cut in the middle. FILE is repeated K times.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -124,10 +129,10 @@ def _pairs(scored: list[tuple[dict[str, Any], Any]]) -> tuple[int, int, int]:
 
 
 class CountingProxy:
-    """Passes requests on to a server, and counts them and the tokens that it reports."""
+    """Passes requests on to a server, or answers them; counts them and the tokens that the server reports."""
 
-    def __init__(self, base: str) -> None:
-        """Serve in front of `base`, the address up to `/v1`."""
+    def __init__(self, base: str | None) -> None:
+        """Serve in front of `base`, the address up to `/v1`; None: answer every request here."""
         self._base = base
         self.requests = 0
         self.prompt_tokens = 0
@@ -141,6 +146,8 @@ class CountingProxy:
         """Answer as the server does."""
         self.requests += 1
         body = await request.read()
+        if self._base is None:
+            return await self._answer(body)
         address = f"{self._base}/{request.match_info['path']}"
         headers = {"content-type": "application/json"}
         timeout = aiohttp.ClientTimeout(total=None)
@@ -160,6 +167,45 @@ class CountingProxy:
             body=answer, status=status, content_type="application/json"
         )
 
+    async def _answer(self, body: bytes) -> web.Response:
+        """Answer a request with a score for each trajectory that is shown, or fail."""
+        number = self.requests
+        await asyncio.sleep(0.05)
+        if number % 10 == 5:
+            error = {"error": {"message": "Rate limit reached", "code": "429"}}
+            return web.json_response(
+                error, status=429, headers={"Retry-After": "1"}
+            )
+        request = json.loads(body)
+        shown = request["messages"][-1]["content"]
+        scores = [
+            {"trajectory_id": label, "explanation": "Well done.", "score": 0.5}
+            for label in re.findall(r'^<trajectory id="(.+)">$', shown, re.M)
+        ]
+        content = json.dumps({"scores": scores})
+        if number % 20 == 8:
+            content = content[: len(content) // 2]
+        prompt_tokens = len(body) // 4
+        completion_tokens = len(content) // 4
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        message = {"role": "assistant", "content": content}
+        reply = {
+            "id": f"{number}",
+            "object": "chat.completion",
+            "created": 0,
+            "model": request["model"],
+            "choices": [
+                {"index": 0, "finish_reason": "stop", "message": message}
+            ],
+            "usage": {
+                "prompt_tokens": prompt_tokens,
+                "completion_tokens": completion_tokens,
+                "total_tokens": prompt_tokens + completion_tokens,
+            },
+        }
+        return web.json_response(reply)
+
 
 async def _timed(
     command: list[str], environment: Mapping[str, str]
@@ -178,9 +224,11 @@ async def _timed(
 
 async def _compare(options: argparse.Namespace) -> None:
     groups = [
-        json.loads(line) for line in options.file.read_text().splitlines()
+        json.loads(line) | {"group_id": f"{number}-{copy}"}
+        for copy in range(options.repeat)
+        for number, line in enumerate(options.file.read_text().splitlines())
     ]
-    proxy = CountingProxy(options.api_base.rstrip("/"))
+    proxy = CountingProxy(options.api_base and options.api_base.rstrip("/"))
     application = web.Application(client_max_size=1 << 28)
     application.router.add_post("/v1/{path:.*}", proxy.handle)
     runner = web.AppRunner(application)
@@ -195,9 +243,10 @@ async def _compare(options: argparse.Namespace) -> None:
     )
     print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
+        source = _written(groups, Path(folder, "groups.jsonl"))
         for way in ("ruler", "ART", "litellm loop"):
             target = Path(folder, f"{way}.jsonl")
-            command = _command(way, options, base, target)
+            command = _command(way, options, source, base, target)
             if command is None:
                 continue
             proxy.start_count()
@@ -215,11 +264,21 @@ async def _compare(options: argparse.Namespace) -> None:
     await runner.cleanup()
 
 
+def _written(groups: list[dict[str, Any]], path: Path) -> Path:
+    lines = [json.dumps(group) + "\n" for group in groups]
+    path.write_text("".join(lines))
+    return path
+
+
 def _command(
-    way: str, options: argparse.Namespace, base: str, target: Path
+    way: str,
+    options: argparse.Namespace,
+    source: Path,
+    base: str,
+    target: Path,
 ) -> list[str] | None:
     """Return the command of a way; None if what it needs is not there."""
-    words = [str(options.file), str(target), base, options.model]
+    words = [str(source), str(target), base, options.model]
     in_flight = str(options.in_flight)
     if way == "ruler":
         judge = ["-m", f"hosted_vllm/{options.model}", "--api-base", base]
@@ -251,8 +310,9 @@ def _scores_of(way: str, target: Path) -> Scores:
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--api-base", required=True)
+    parser.add_argument("--model", default="judge")
+    parser.add_argument("--api-base", help="without it, this process answers")
+    parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--art", help="Python of an environment with ART")
     parser.add_argument("--in-flight", type=int, default=4)
     asyncio.run(_compare(parser.parse_args()))
