@@ -48,7 +48,7 @@ def reference() -> str:
             if same:
                 short = [f"`{one.split()[0].rstrip(',')}`" for one in same]
                 also += f" As for `{first}`: {', '.join(short)}."
-        summary = str(command.help).strip().partition("\n")[0]
+        summary = str(command.help).strip().split("\n")[0]
         if " " in name:  # a command of a group is a row of the group's table
             words = [f"`{option}`: {text}" for option, text in rows.items()]
             cell = "<br>".join(filter(None, [summary, *words, also.strip()]))
@@ -95,4 +95,4 @@ def check_reference(report: Report) -> None:
     """Check that docs/cli.md holds the options of every command as they are."""
     text = read(PAGE)
     report.same(f"{PAGE}: the options", text, with_reference(text))
-    report.done.append(f"{len(commands())} commands")
+    report.done.append("all commands")
