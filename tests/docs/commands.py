@@ -72,11 +72,11 @@ def _options(command: Any) -> dict[str, str]:
     """Return the help of each argument and option of a command by its names, as a user types them."""
     options = {}
     for param in command.params:
-        names = ", ".join(sorted(param.opts, key=len))
-        value = "" if getattr(param, "is_flag", False) else f" {param.metavar}"
         if param.param_type_name == "argument":
             options[str(param.metavar)] = str(param.help)
         elif not param.hidden:
+            names = ", ".join(sorted(param.opts, key=len))
+            value = "" if param.is_flag else f" {param.metavar}"
             options[f"{names}{value}"] = " ".join(str(param.help).split())
     return options
 
