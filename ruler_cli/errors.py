@@ -83,10 +83,10 @@ class NothingToCompare(UsageError):  # noqa: N818 - the input is no error by its
 
     def __init__(self, key: str) -> None:
         """`key` says what makes rollouts one group."""
-        alike = f"each has one rollout, or rollouts that are all alike ({key})"
+        alike = f"each has one rollout, or only identical rollouts ({key})"
         super().__init__(
             f"no group of INPUT has anything to compare: {alike}",
-            "name what the rollouts of one task share with --group-by PATH, or have each scored by itself with "
+            "give the field that rollouts of one task share with --group-by PATH, or score each rollout by itself with "
             "--set single=score",
         )
 
@@ -102,7 +102,7 @@ class InputChanged(RulerError):  # noqa: N818 - as the next ones
         """`name` is that of INPUT, `reason` the place that differs, or why it cannot be read any more."""
         problem = f"changed while it was read ({reason})"
         super().__init__(
-            problem, "run again when no program writes it", place=name
+            problem, "run again once no program writes to it", place=name
         )
 
 
@@ -159,7 +159,7 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         self.resumable = least is None or least <= cap
         reached, way_out = "reached", "another run may spend as much again"
         if least is not None and not self.resumable:
-            reached = "less than any group left may cost"
+            reached = "less than any remaining group may cost"
             way_out = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}"
         super().__init__(problem, way_out)
@@ -216,5 +216,5 @@ def system_errors(
         ) from None
     except UnicodeDecodeError:
         raise kind(
-            "is not text in UTF-8", remedy or "save it as UTF-8", place=place
+            "is not UTF-8 text", remedy or "save it as UTF-8", place=place
         ) from None

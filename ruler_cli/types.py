@@ -676,7 +676,7 @@ class Judge(Protocol):
 
 UNANSWERED = CallError(
     "transport",
-    "the ledger holds no answer to what was to be asked, and no judge is asked",
+    "the ledger has no reply to the request, and no judge is asked",
     "group",
     sent=False,
 )
@@ -858,9 +858,9 @@ class RolloutValues:
     distinct: int | None = None
 
 
-NO_ANSWER = "the judge refused to answer the question about it, twice"
+NO_ANSWER = "the judge twice refused to answer the question about it"
 """The reason of a rollout without a score in a group with scores."""
-NO_ANSWERS = GroupError("refused", "the judge refused every question, twice")
+NO_ANSWERS = GroupError("refused", "the judge twice refused every question")
 """The error of a group about which a judge answers nothing."""
 
 

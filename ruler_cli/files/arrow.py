@@ -151,8 +151,8 @@ class TableWriter(Writer):
         for field in schema or ():
             if _NO_JSON.search(str(field.type)):
                 raise UsageError(
-                    f"the column `{field.name}` of INPUT is {field.type}, which would not stay as it is",
-                    "name OUTPUT .jsonl, or leave out the column",
+                    f"the column `{field.name}` of INPUT is {field.type}, which OUTPUT cannot hold unchanged",
+                    "give OUTPUT a name that ends in .jsonl, or leave out the column",
                     place=name,
                 )
             self._types[field.name] = pa.null()

@@ -82,7 +82,7 @@ def not_replaced(location: Location, why: str) -> UsageError:
     """Return the error for a file that stays as it is."""
     return UsageError(
         f"is there, and {why}",
-        "give another name (a pattern of inputs stands in quotes), or replace it with --force",
+        "give another name (put a pattern of inputs in quotes), or replace it with --force",
         place=location.public,
     )
 

@@ -395,7 +395,7 @@ class Output:
         keeps_form = self._kind.form == container.form
         if not name.stream and not keeps_form and name.same(container.name):
             raise UsageError(
-                "is INPUT, and would not keep its form",
+                "is INPUT, and would lose its form",
                 "give another OUTPUT",
                 place=name.public,
             )
@@ -568,7 +568,7 @@ def refuse_clashes(
         partial = f"{out.real}.partial"  # OUTPUT may be a link
         if place_of_input.same(partial):
             raise UsageError(
-                "is where OUTPUT is written until it is whole",
+                "is where OUTPUT is written until it is complete",
                 "rename it first",
                 place=source,
             )
@@ -585,7 +585,7 @@ def refuse_clashes(
         taken = any(Location(name).same(place.name) for name in names)
         if taken or not is_plain or failed.name.endswith(endings):
             raise UsageError(
-                "is not a plain file of this machine, or is INPUT or OUTPUT",
+                "is not a plain file on this machine, or is INPUT or OUTPUT",
                 "give it a file of its own",
                 place=f"--set failed={place.public}",
             )
@@ -597,6 +597,6 @@ def refuse_clashes(
         if not place.stream and listing.would_hold(place):
             raise UsageError(
                 "lies in INPUT and would be read as a part of it",
-                "give a place outside",
+                "give a path outside INPUT",
                 place=place.public,
             )

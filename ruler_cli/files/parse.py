@@ -25,7 +25,7 @@ _CONTROLS = re.compile(
 
 def too_large(size: int) -> str:
     """Return the reason why a record of `size` bytes is not read."""
-    return f"has {size >> 20:,} MiB, more than --set max_record allows; allow more MiB, or make records smaller"
+    return f"has {size >> 20:,} MiB, more than --set max_record allows; raise it, or make records smaller"
 
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def first_records(
             reason = too_large(line.skipped) if line.skipped else error
             problem = problem or f"{line.where} {reason}"
     if not records:
-        remedy = "give JSON lines, one object a line, or one JSON document"
+        remedy = "give JSON lines, one object per line, or one JSON document"
         raise UsageError(
             problem,
             remedy,

@@ -86,7 +86,9 @@ def _walk(
         if raw[spans.end - 1 : spans.end] != b"}":
             raise UnreadableError(DAMAGED)
         if len(spans.every) > len(spans.members):
-            raise UnreadableError("has two members of one name; rename one")
+            raise UnreadableError(
+                "has two members with the same name; rename one"
+            )
         for key, (_, start, _) in spans.members.items():
             inside[key] = start
     else:

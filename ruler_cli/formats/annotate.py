@@ -71,7 +71,7 @@ def _edited(
         problem = f"failed ({error!r:.200})"
     raise UsageError(
         f"its `annotate` {problem}",
-        "correct the package, then run it again; replies that a ledger keeps are not paid for twice",
+        "correct the package, then run it again; replies in a ledger are not paid for twice",
         place=f"--format {form.name}",
     )
 

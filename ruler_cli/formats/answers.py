@@ -250,7 +250,7 @@ def read_preference(record: JsonObject) -> Rollouts:
     names = _names(record)
     if not names:
         raise UnreadableError(
-            "has no `chosen` and `rejected`, nor other names of answers to one prompt"
+            "has neither `chosen` and `rejected` nor another pair of answers to one prompt"
         )
     sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)

@@ -101,7 +101,7 @@ def item_at(
         whole += before
         if whole not in numbers and marks != len(places):
             raise UnreadableError(
-                f"has items at `{whole}`, of which nothing tells to which rollout each belongs"
+                f"has items at `{whole}`, but nothing tells which rollout each belongs to"
             )
         number = numbers.get(whole, places[level][1])
         if is_list(value):

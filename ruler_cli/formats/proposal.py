@@ -267,7 +267,7 @@ def refuse_tasks(
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
         if len(tasks) > 1 and not words_of(task).isdisjoint(_TASKS):
             raise UsageError(
-                "is a list whose items are of several tasks, and no group",
+                "is a list of rollouts of several tasks, and not one group",
                 f"use --set records={holder}[], --messages {row.messages[0]} and {option} {task}",
                 place=f"{name}: --messages {path}",
             )

@@ -116,7 +116,7 @@ class Reader:
         # in one place for all formats, whose input is untrusted
         except SHAPE_ERRORS as error:
             reason = (
-                f"is not of the shape of {self.format.name} ({error!r:.80})"
+                f"does not have the shape of {self.format.name} ({error!r:.80})"
             )
         raise UnreadableError(reason)
 
@@ -476,7 +476,7 @@ def _wrong_size(
     size: int,
 ) -> UnreadableError:
     return UnreadableError(
-        f"has no list of {size} items at `{path}`, one a rollout"
+        f"has no list of {size} items at `{path}`, one per rollout"
     )
 
 
@@ -625,7 +625,7 @@ def _unknown_shape(
         if mark in text:
             return UsageError(
                 f"{line.where} is of {framework}, which this version does not read",
-                "name its parts with --messages PATH and --prompt PATH; of a tracer export OpenTelemetry spans",
+                "name its parts with --messages PATH and --prompt PATH; or export OpenTelemetry spans from a tracer",
                 place=name,
             )
     unknown = UnknownShapeError(
@@ -755,7 +755,7 @@ def _with_reward(
             return replace(reader, format=form, value_paths=read)
     if not _is_free(reader, written):
         raise UsageError(
-            "is not a free place for a score",
+            "is not free for a score",
             "name a field that ruler neither reads nor writes, by keys and the numbers of items",
             place=f"{name}: --reward {written}",
         )

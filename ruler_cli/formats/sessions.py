@@ -190,7 +190,7 @@ class Session:
         self.parent = parent
         if parent in self.left and self.new:
             raise UnreadableError(
-                "goes back to turns that were taken back: write the branch as chat messages"
+                "returns to turns that were taken back: write the branch as chat messages"
             )
         after = self.since(parent)[1:]
         if parent is None and before is not None:

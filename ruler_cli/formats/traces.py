@@ -179,8 +179,8 @@ def _without_calls(
             answer = state[size:]
     if not answer:
         raise UnreadableError(
-            "holds no model call with its messages, and no output of its root; let the tracer record what was said, "
-            "not only when (OpenAI's agents: let your processor add `input` and `response` of `span.span_data` to the "
+            "holds no model call with its messages, and no output of its root; let the tracer record messages, "
+            "not only times (OpenAI's agents: let your processor add `input` and `response` of `span.span_data` to the "
             "`span_data` that it writes)"
         )
     for tool in spans:

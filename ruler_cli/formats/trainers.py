@@ -185,7 +185,7 @@ def _rollouts(
             members.append((value, (name, number)))
     if not members:
         raise UnreadableError(
-            f"has no `{name}` of an agent that is `trainable`: nothing here is to be scored"
+            f"has no `{name}` of a `trainable` agent: there is nothing to score"
         )
     roles = {key_text(lookup(value, role)) for value, _ in members}
     member = None

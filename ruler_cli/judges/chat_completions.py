@@ -207,8 +207,8 @@ def no_probabilities(why: str, body: bytes = b"") -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
     detail = f" ({why})" if why else ""
     reason = (
-        f"the judge tells no probabilities of its words (`logprobs`){detail}, which are to be read; "
-        "use -p top_logprobs=5 if it lists fewer than 20, --read text, or an endpoint that tells them"
+        f"the judge returns no probabilities of its words (`logprobs`){detail}; "
+        "use -p top_logprobs=5 if it lists fewer than 20, --read text, or an endpoint that returns them"
     )
     return CallError("reply", reason, "run", body=body)
 

@@ -104,7 +104,7 @@ class FunctionJudge(Judge):
         """Read what the function returned: text, or a chat completion as a dict."""
         if not isinstance(value, str | Mapping):
             name = type(value).__name__
-            return self._failed(f"returned {name}, and no text")
+            return self._failed(f"returned {name}, not text")
         reply: object = None
         with suppress(Exception):  # a mapping of the program may raise any
             if isinstance(value, str):

@@ -181,7 +181,7 @@ class LitellmJudge(ChatJudge):
     ) -> Reply | CallError | ErrorResponse:
         if any(picture.address for _, picture in request.pictures):
             # it would open them for some providers
-            reason = "pictures with addresses on the web are sent to judges that are asked directly"
+            reason = "pictures with web addresses are sent only to judges that are asked directly"
             remedy = f"{reason}; put their bytes into the data, or use --pictures leave"
             return CallError(
                 "input", remedy, "group", sent=False, billed=False, kept=False

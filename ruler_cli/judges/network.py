@@ -32,8 +32,8 @@ def proxy_of(base: str) -> str | None:
     kind, _, rest = proxy.rpartition("://")
     if kind not in ("", "http", "https"):
         raise UsageError(
-            f"the environment names a {kind} proxy, and ruler speaks to HTTP proxies only",
-            "name an HTTP proxy in HTTPS_PROXY and HTTP_PROXY, or except the host with NO_PROXY",
+            f"the environment names a {kind} proxy, and ruler uses HTTP proxies only",
+            "name an HTTP proxy in HTTPS_PROXY and HTTP_PROXY, or exempt the host with NO_PROXY",
             place=f"judge at {base}",
         )
     return f"{kind or 'http'}://{rest}"
@@ -45,7 +45,7 @@ def advice(
 ) -> str:
     """Return what to look at if an endpoint cannot be reached; `why` is the error."""
     if UNTRUSTED in why:
-        return "if an authority of your own has made its certificate, name that one's file in SSL_CERT_FILE"
+        return "if an authority of your own signed its certificate, name the authority's file in SSL_CERT_FILE"
     if proxy:
         return f"is the proxy {clean(proxy)} right? NO_PROXY names hosts that need none"
     return "is it running, and is the address right?"

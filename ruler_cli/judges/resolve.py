@@ -194,7 +194,7 @@ def key_for(
     key = key.strip()
     if not re.fullmatch(r"[!-~]+", key):
         raise UsageError(
-            f"the key in {variable} holds characters that no key has; set it anew"
+            f"the key in {variable} holds characters that no key has; set it again"
         )
     return key
 
@@ -354,7 +354,7 @@ def _refuse_typed(settings: JudgeSettings) -> None:
     if not settings.typed:
         return
     if settings.function is not None or is_embedded(settings):
-        problem = "speaks no API of decision models"
+        problem = "speaks neither API of decision models"
         place = f"judge {settings.label}"
         raise UsageError(problem, "leave out --api", place=place)
     refuse_parameters(settings.params)
@@ -367,7 +367,7 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
     """
     anthropic = settings.provider == "anthropic" and not _is_direct(settings)
     if anthropic or is_embedded(settings):
-        problem = "has no probabilities of words"
+        problem = "returns no probabilities of words"
         remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 

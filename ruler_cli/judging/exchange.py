@@ -56,7 +56,7 @@ in 160,000."""
 _UNKNOWN_SCALE = (
     f"its scores were only 0 and 1, and may stand on another scale: {SCALE}"
 )
-_OTHER_SCALE = "the judge stays on another scale than 0 to 1, and its scores of only 0 and 1 may stand on that"
+_OTHER_SCALE = "the judge keeps to a scale other than 0 to 1, and its scores of only 0 and 1 may be on it"
 _TIMES = 2
 """Times that a decision model is asked a question without an answer."""
 _SAFETY = 0.95

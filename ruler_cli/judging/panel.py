@@ -192,7 +192,7 @@ class PanelJudge:
         """Return the error of a prompt of which the judge's server reads too little."""
         words = (
             f"about {likely_tokens(request.prompt)} tokens, of which the judge's server reads only {self.cut}: "
-            "it cuts prompts in silence; give it a longer context (num_ctx of Ollama)"
+            "it cuts prompts silently; give it a longer context (num_ctx of Ollama)"
         )
         context = (self.cut or 0, most_tokens(request.prompt))
         return CallError(

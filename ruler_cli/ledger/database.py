@@ -49,7 +49,7 @@ _PAUSE = 0.005
 """Seconds between two looks whether another process still writes."""
 ANOTHER = (
     "give another file with --ledger PATH, or keep no replies: --ledger none "
-    "(`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has)"
+    "(`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still holds)"
 )
 _FILES = 1 << 16
 """The most files that are open at once."""

@@ -79,7 +79,7 @@ _REPLY = 2
 """Rank of a reply."""
 _MOST_TEXTS, _LONGEST_TEXT = 1024, 1 << 20
 """The most texts that wait while another process writes; characters of one."""
-_CORRECT = "correct the --ledger, or leave it out"
+_CORRECT = "correct --ledger, or leave it out"
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
 ).encode
@@ -272,7 +272,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 "PRAGMA wal_checkpoint(TRUNCATE)"
             ).fetchall()
         problem = "the ledger was deleted or replaced during the run"
-        remedy = "put it back before you run again, or what this run kept is paid for again"
+        remedy = "put it back before you run again, or the replies of this run are paid for again"
         raise OutputError(problem, remedy, place=str(written.path))
 
     def stats(self) -> LedgerStats:

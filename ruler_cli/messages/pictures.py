@@ -54,7 +54,7 @@ REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
 """The signs of it."""
 _NOT_HELD = "is not an address on the web, and the data does not hold its bytes"
 _ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
-_UNSHOWN = "cannot be sent: judges are sent pictures alone"
+_UNSHOWN = "cannot be sent: judges are sent only pictures"
 _PLACE = re.compile(
     r"[a-z][a-z0-9+.-]*:|[.~\\@]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
 )

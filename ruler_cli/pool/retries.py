@@ -269,9 +269,7 @@ class Caller:
             return None
         asked_to_wait = error.retry_after or 0.0
         if asked_to_wait > PATIENCE:
-            until = (
-                f"it asks to wait {asked_to_wait:.0f} s, run again after that"
-            )
+            until = f"it asks for a wait of {asked_to_wait:.0f} s; run again after that"
             return gate.refuse(f"{error.reason}; {until}")
         judges_fault = self._tell(permit, error)
         most = 1 if breaker.refused else min(_UNREACHED, 1 + self.retries)

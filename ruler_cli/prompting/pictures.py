@@ -49,7 +49,7 @@ def unsendable(picture: Picture) -> str:
         return picture.error
     size = f"has {picture.width} × {picture.height} pixels"
     if picture.width * picture.height > _OPENED:
-        return f"{size}, more than can be made smaller"
+        return f"{size}, too large to be made smaller"
     side = max(picture.width, picture.height)
     taken = side <= _MOST_PIXELS and len(picture.data) <= MOST_BYTES
     if taken or _has_pillow():

@@ -249,7 +249,7 @@ class Survey:
         if self.unusual and self.reader.by_prompt:
             begun = _count(self.unusual, "rollout")
             doubts.append(
-                f"{begun} that the agent begins, or with what was seen before its first turn in the group key"
+                f"{begun} in which the agent begins, or an observation before its first turn is part of the group key"
             )
         for doubt in doubts:
             remedy = "if that is wrong, name another key with --group-by PATH"
@@ -654,7 +654,7 @@ def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:
             if came_back:
                 where = group.records[0].line.where
                 raise UsageError(
-                    f"{where} is of a group before it, with others between",
+                    f"{where} belongs to an earlier group, with others in between",
                     "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file",
                 )
         mine = [read.add(record) for record in group.records]
@@ -721,7 +721,7 @@ def refuse_other_groups(
             if _name(group, by_prompt=labels) in names:
                 return
     raise not_replaced(
-        location, "holds scores of other groups than those of INPUT"
+        location, "holds scores of groups that INPUT does not have"
     )
 
 

@@ -184,7 +184,7 @@ class ObjectReader:
         except UnreadableError as error:
             raise WrongShapeError(f"{name}: {error}") from None
         except RecursionError:
-            problem = "holds itself, or is nested too deeply"
+            problem = "contains itself, or is nested too deeply"
             raise WrongShapeError(problem, "flatten it", place=name) from None
         if any(rollout.outcome is not None for rollout in read.rollouts):
             self._may_lack = math.inf

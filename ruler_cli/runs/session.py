@@ -73,7 +73,7 @@ UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
 _UNSURE = GroupError(
     "reply",
-    "the judge gave only 0 and 1, and later left that scale, so that they may stand on another one",
+    "the judge gave only 0 and 1, and later left that scale, so these scores may be on another one",
 )
 _FIGURES = words_of("tied alone one_score degraded explained same_explanations")
 """Counts of a summary that its figures give."""
@@ -303,7 +303,7 @@ class ScoringSession:
             if judge.scale.left > 1 and label not in self._on_other_scale:
                 self._on_other_scale.add(label)
                 self._warn(
-                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                    f"{label} keeps to a scale other than 0 to 1 when it is asked again; such scores are not used"
                 )
         summary = self.summary
         summary.groups += 1
@@ -359,7 +359,7 @@ class ScoringSession:
         useless: RefusedError
         if self._cut == _FIRST_CUT:
             useless = RefusedError(
-                f"no part of the first {_FIRST_CUT} groups was read whole, the last: {error.reason}"
+                f"no part of the first {_FIRST_CUT} groups was read whole; the last: {error.reason}"
             )
         elif self._unusable == FIRST_ASKED:
             first = self._first_unusable
@@ -858,7 +858,7 @@ class BatchScores:
         if not (self.waiting and self._how.debias) or positions.enough:
             return None
         return (
-            f"--set debias=true has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and "
+            f"--set debias=true has no effect: it needs {ENOUGH_GROUPS} groups with something to compare, and "
             f"there are {positions.groups}"
         )
 

@@ -129,7 +129,7 @@ def refuse_found_file(
         if wrong and judge.model != "offline":
             in_table = judge.name in file.judges
             place = file.name + f" [judges.{judge.name}]" * in_table
-            problem = f"sets {', '.join(wrong)}, and was not named but found"
+            problem = f"sets {', '.join(wrong)}, and was found, not named"
             remedy = f"read it, and if it is yours, use --config {file.name}"
             raise UsageError(problem, remedy, place=place)
 

@@ -263,10 +263,10 @@ def _ledgers(names: Iterable[str]) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the ledger that is written, None for none, and the others, which are only read and may be patterns."""
     first, *others = names or [""]
     if others and "none" in names:
-        problem = "stands beside other ledgers"
+        problem = "is given beside other ledgers"
         raise SettingError("ledger", problem, "leave it out", "none")
     if glob.has_magic(first) and not expand_home(first).exists():
-        remedy = "name the ledger that is written before the pattern"
+        remedy = "before the pattern, name the ledger to write"
         raise SettingError("ledger", "is a pattern", remedy, first)
     files: list[Path] = []
     for name in others:

@@ -872,7 +872,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
         way = (judge.model, judge.params, how)
         for label, earlier in ways:
             if way == earlier or label == judge.label:
-                problem = f"judges {label} and {judge.label} have one name, or one model and the same parameters"
+                problem = f"judges {label} and {judge.label} have the same name, or the same model and parameters"
                 remedy = "leave one out; to ask one judge several times, use --passes"
                 yield "model", problem, remedy
         ways.append((judge.label, way))
@@ -907,7 +907,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
         yield "min_passes", "is more than the passes of a group", "use fewer"
     if run.input.shard:
         for name in _changed(run, _OF_ALL):
-            problem = "needs all groups, and a shard has some"
+            problem = "needs all groups, and a shard has only some"
             remedy = "use it in the last run, over the whole file with the --ledger of every shard"
             yield name, problem, remedy
 

@@ -137,7 +137,7 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
     for name in params:
         if name not in _PARTS and _is(name, _OF_LITELLM):
             problem = "is not a parameter of the endpoint but of litellm, or of a client"
-            remedy = "leave it out, or use --set via=litellm; for time and tries --timeout and --set retries=N"
+            remedy = "leave it out, or use --set via=litellm; for time and tries use --timeout and --set retries=N"
             raise SettingError("params", problem, remedy, name)
     query = {}
     for name, value in (params.get("extra_query") or {}).items():

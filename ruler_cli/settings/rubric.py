@@ -103,7 +103,7 @@ def criteria_in(text: str) -> Rubric | None:
         if not _JSON.match(text):
             return None
         problem = (
-            "begins as JSON and cannot be read as such; write TOML into a file"
+            "begins like JSON, but is not JSON; write it as TOML in a file"
         )
         raise UnreadableError(problem) from None
     return read_criteria(value)
@@ -206,7 +206,7 @@ def scale_mistake(rubric: Standards | None) -> str:
         texts = [rubric or ""]
     scale = next(filter(None, map(other_scale, texts)), "")
     advice = (
-        "and scores are from 0 to 1; grade in words, or from 0 to 1; if these numbers are no scores, "
+        "but scores are from 0 to 1; grade in words, or from 0 to 1; if these numbers are not scores, "
         'say so: "Scores are from 0 to 1."'
     )
     return scale and f"names another scale ({scale}), {advice}"

@@ -23,7 +23,7 @@ NAMES = {
     f"{S} out.csv.gz {J}": "name it out.jsonl",
     f"{S} out.jsonl.bz2 {J}": "no .bz2 file is written; name it out.jsonl",
     f"{S} out.parquet.gz {J}": "no .parquet.gz file is written; name it out.jsonl",
-    f"{S} out.eval {J}": "only the scores of an Inspect log are written as .eval",
+    f"{S} out.eval {J}": "is written only with an Inspect log as INPUT",
     f"{S} out.jsonl {J} --set failed=f.csv": "is not a plain file of this machine",
     f"{S} out.jsonl {J} --summary folder": "--summary folder: is a directory; name a file in it",
     "select scored.jsonl out.csv --where live": "out.csv: no .csv file is written",

@@ -111,12 +111,12 @@ def test_output_names(tmp_path: Path) -> None:
             (
                 "o.eval",
                 lines,
-                "only the scores of an Inspect log are written as .eval; name OUTPUT .jsonl",
+                "is written only with an Inspect log as INPUT; name OUTPUT .jsonl",
             ),
             (
                 "log",
                 plain,
-                "is INPUT, and would not keep its form; give another",
+                "is INPUT, and would lose its form; give another",
             ),
         ]:
             with (

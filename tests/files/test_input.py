@@ -213,7 +213,7 @@ def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
                     f"{source}: changed while it was read ("
                 )
                 assert str(error).endswith(
-                    "; run again when no program writes it"
+                    "; run again once no program writes to it"
                 )
                 assert error.exit_code == 1
             assert again == first[: len(again)]

@@ -73,7 +73,7 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
             ended = True
         except csv.Error as error:  # its bytes are a row without cells
             if str(error) == "unexpected end of data":
-                row.error = "opens a quote that nothing closes, up to the end"
+                row.error = "opens a quote that is never closed"
         if row.raw.strip(b"\r\n" + delimiter.encode()) or row.size > most:
             yield row
 

@@ -61,7 +61,7 @@ SampleKey = tuple[str, str]
 _SCORER = "ruler"
 _JUDGE_FAILED = ("reply", "refused")
 """Kinds of failure that are the grader's in Inspect's words; by any other the scoring itself failed."""
-_USE_LINES = "name OUTPUT .jsonl"
+_USE_LINES = "give OUTPUT a name that ends in .jsonl"
 
 
 class InspectLogWriter(Writer):
@@ -84,7 +84,7 @@ class InspectLogWriter(Writer):
         )
         if source is None or source.log is None:
             raise UsageError(
-                "only the scores of an Inspect log are written as .eval",
+                "is written only with an Inspect log as INPUT",
                 _USE_LINES,
                 place=name,
             )

@@ -224,7 +224,7 @@ def read_row(line: bytes | str) -> ReplyRow:
         except orjson.JSONDecodeError:
             row = json.loads(line)  # NaN, as Python writes it
     except (ValueError, RecursionError):
-        raise UnreadableError("is cut off or no JSON") from None
+        raise UnreadableError("is cut off, or not JSON") from None
     if not isinstance(row, Mapping):
         raise UnreadableError("is not a JSON object")
     name = row.get("custom_id")
