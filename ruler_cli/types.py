@@ -50,9 +50,9 @@ def value(cls: type[T]) -> type[T]:
 class Line:
     """One record of INPUT: 1-based number in its order, byte offset in the decompressed stream, bytes.
 
-    `place` is how a sentence names it where it is not simply `line NUMBER`. `source` is the name of its
-    file where INPUT is several. `skipped` is the size of a record that is larger than the bound: `raw` is its
-    beginning then, and not held further. `error` says why it is no record, whatever its bytes are.
+    `place` is how a sentence names it where it is not simply `line NUMBER`. `source` is the name of its file where
+    INPUT is several. `skipped` is the size of a record that is larger than the bound: `raw` is its beginning then, and
+    not held further. `error` says why it is not a record, whatever its bytes are.
     """
 
     number: int
@@ -479,14 +479,13 @@ class Request:
     """One request to the judge: the two messages, the labels to score, the longest answer.
 
     With `words` it asks for one of them, and their probabilities are read, the lowest first. With `questions`, typed
-    ones for a decision model, both messages are one text. Neither has labels.
-    `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
-    `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
-    `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
-    `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
-    do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
-    `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is the system message that asks for
-    an object with the labels as keys in place of a list; empty if there is none.
+    ones for a decision model, both messages are one text. Neither has labels. `pass_index` is the number of the pass,
+    from 0: two passes may ask the same and are two calls. `criteria` are those that each rollout is judged by, by their
+    labels; without any it gets a score. `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`:
+    only an earlier reply counts. `shared` characters at the beginning of `user` come again, behind the same system
+    message, in a later request; 0: none do. `shown` maps the label of each rollout in the request, in order, to the
+    number of the distinct rollout. `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is
+    the system message that asks for an object with the labels as keys in place of a list; empty if there is none.
     """
 
     system: str
@@ -635,13 +634,12 @@ class Reply:
 class CallError:
     """A call without a usable answer.
 
-    `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not
-    before `retry_after` seconds where the server named them. `rate` tells that a limit was passed
-    and nothing is broken. `context` is the judge's context and this request's size in tokens, where
-    the server named both. `sent` is False where the request certainly never reached the judge.
-    `body` is an answer that came, and may have been paid for, but is no chat completion. `kept` is False
-    where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the server cut; none
-    if it was not sent, since the server would cut it.
+    `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not before `retry_after` seconds
+    where the server named them. `rate` tells that a limit was passed and nothing is broken. `context` is the judge's
+    context and this request's size in tokens, where the server named both. `sent` is False where the request certainly
+    never reached the judge. `body` is an answer that came, and may have been paid for, but is not a chat completion.
+    `kept` is False where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the
+    server cut; none if it was not sent, since the server would cut it.
     """
 
     kind: Kind
@@ -969,7 +967,7 @@ _NO_SUMS = {
     *("total", "stopped", "figures"),
     *("rubric_texts", "more_rubrics", "params_texts"),
 }
-"""Fields of a summary that are no sums over the parts of a run."""
+"""Fields of a summary that are not sums over the parts of a run."""
 
 
 @dataclass(slots=True)

@@ -129,7 +129,7 @@ class PassThrough:
         kind: type[BaseException] | None,
         *_: object,
     ) -> None:
-        """Give up what was written if there is an error."""
+        """Discard what was written if there is an error."""
         if kind is not None:
             self.discard()
 
@@ -237,7 +237,7 @@ class RemoteFile(PassThrough):
     """
 
     def __init__(self, store: RemoteStore) -> None:
-        """Open it; an error if it cannot be written, as far as that shows beforehand."""
+        """Open it; raise an error if it is already known that it cannot be written."""
         self._system = store.system
         self._path = store.path
         scheme = store.public.partition("://")[0]
@@ -269,7 +269,7 @@ class RemoteFile(PassThrough):
         self.file.close()
 
     def discard(self) -> None:
-        """Give up what was written; never raises."""
+        """Discard what was written; never raise."""
         with contextlib.suppress(Exception):
             self.file.close()
             if self._staged:
@@ -281,7 +281,7 @@ class RemoteFile(PassThrough):
 def create_file(
     location: Location, kind: Kind = "OUTPUT", *, force: bool = False
 ) -> PassThrough:
-    """Open a location for writing; UsageError if it cannot be written, or is another program's, but for `force`."""
+    """Open a location for writing; UsageError if it cannot be written, or is another program's without `force`."""
     name = location.name
     path = Path(name)
     with creating(location.public, location.real):
@@ -297,7 +297,7 @@ def create_file(
 
 
 def refuse_name(name: str, *others: str) -> None:
-    """Raise UsageError if a name is a directory's, or promises what is never written, or `others`."""
+    """Raise UsageError if a name is that of a directory, or has an ending that is never written, or one of `others`."""
     out = Location(name)
     place = out.public
     if place.endswith("/") or (out.local and Path(name).is_dir()):
@@ -324,7 +324,7 @@ def refuse_name(name: str, *others: str) -> None:
 def _writer_of(
     output: Location, scores: Container | None = None
 ) -> type[Writer]:
-    """Return the writer of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
+    """Return the writer of OUTPUT; without the `scores` of an INPUT no score can be put into a log."""
     name = output.unpacked
     is_log = scores is not None and scores.log is not None
     if name.endswith(".eval") or (is_log and name.endswith(".json")):
@@ -410,7 +410,7 @@ class Output:
         )
 
     def keep_order(self, order: OutputOrder) -> None:
-        """Write records in the order of INPUT: those that wait for their turn are held on disk."""
+        """Write records in the order of INPUT: records that wait for their turn are held on disk."""
         self._in_turn = order.in_turn
 
     def write(self, records: _Records) -> int:

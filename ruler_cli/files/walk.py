@@ -71,7 +71,7 @@ def values_at(raw: bytes, at: int, steps: Steps) -> Iterator[tuple[int, bytes]]:
 def _walk(
     raw: bytes, at: int, steps: Steps
 ) -> Generator[tuple[int, bytes], None, bool]:
-    """Yield the values, and return whether the path led to one, or to a list or an object that may be empty."""
+    """Yield the values, and return whether the path led to a value, or to a list or an object, even an empty one."""
     at = skip(raw, at)
     if not steps:
         yield at, raw[at : value_end(raw, at)]

@@ -63,7 +63,7 @@ def _bodies(record: JsonObject) -> tuple[JsonObject, Any]:
 
 
 def _choices(record: JsonObject) -> list[Any]:
-    """Return the choices in a response; [] if a record is no request with its response, or one of a batch."""
+    """Return the choices in a response; [] if a record is not a request with its response, or one of a batch."""
     request, response = _bodies(record)
     is_asked = holds(request, _ASKS) if request else "custom_id" in record
     is_text_reply = bool(request) and is_text(response)

@@ -97,7 +97,7 @@ def _inspect_score(record: JsonObject) -> Any:
 
 
 def _resolved(value: Any, attached: Turn) -> Any:
-    """A value with its attachments in their places, and the summaries of thoughts that are left out.
+    """Return a value with its attachments in place, and with the summaries of thoughts that are left out.
 
     An attachment that is missing stays a reference.
     """

@@ -198,7 +198,7 @@ class RolloutPaths:
     def shared(self, names: str) -> Any:
         """Return a value that the answers to one prompt share, unless its path goes through a list.
 
-        In a columnar line all share what is no list.
+        In a columnar line all share what is not a list.
         """
         if self.is_listed and not LISTS.search(names):
             value = lookup(self.record, present(self.record, names))

@@ -144,12 +144,12 @@ class _Column:
         self,
         names: Collection[str],
     ) -> bool:
-        """Return whether it has one of these words."""
+        """Return whether its path has one of these words."""
         return not self.words.isdisjoint(names)
 
     @property
     def whole(self) -> str:
-        """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
+        """The path of the answer: its own, or that of an object whose name, unlike its members', says answer."""
         holder, _, name = self.path.rpartition(".")
         # those of several models stand under their names
         is_one = self.kind in ("text", "number") and not holder.endswith("s")
@@ -172,7 +172,7 @@ class _Column:
         return _FLAGS.fullmatch(str(self.values)) is not None
 
     def holds(self, other: _Column) -> bool:
-        """Return whether most texts have those of another column in them, and more."""
+        """Return whether most texts contain the text of another column, and more."""
         texts = [*map(str, self.values)]
         inside = [str(value).removesuffix(".0") for value in other.values]
         count = sum(map(contains, texts, inside))
@@ -256,7 +256,7 @@ def refuse_tasks(
     values: _Values,
     path: str,
 ) -> None:
-    """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
+    """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is not a group."""
     holder, _, _ = path.partition("[]")
     lists = [items(lookup(value, holder)) for value in values]
     row = _row("", _columns([*chain(*lists)][:_MOST]))
@@ -306,7 +306,7 @@ def _below(path: str, key: str) -> str:
 
 
 def _columns(records: _Values) -> _Columns:
-    """Return the fields that half of the records have: what most records lack says nothing of them."""
+    """Return the fields that half of the records have: a field that most records lack says nothing about them."""
     columns: dict[tuple[str, str], _Column] = {}
     for record in records:
         for path, kind, value in islice(_fields(record), _FIELDS):
@@ -376,11 +376,11 @@ def _turns(
     *,
     calls: bool = False,
 ) -> Messages:
-    """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
+    """Return the turns of a conversation in which an agent speaks, also in JSON text; [] for any other value."""
     if is_text(value):
         value = json_messages(value)
     turns = named_turns(items(value), calls=calls) or items(value)
-    # a list of questions with their answers is no conversation
+    # a list of questions with their answers is not a conversation
     rows = first_at(value, "0.question", "0.expectedOutput") is not None
     if rows or not all(map(is_object, turns)):
         return []

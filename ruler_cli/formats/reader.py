@@ -188,7 +188,7 @@ class Reader:
         value: JsonObject,
         rollouts: Rollouts,
     ) -> tuple[Standards | None, str]:
-        """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
+        """Return the rubric of these rollouts, and the reason why it cannot be used; None if the record states none."""
         names = self.format.rubric.split("|")
         rubrics = []
         for rollout in rollouts:
@@ -211,7 +211,7 @@ class Reader:
         value: JsonObject,
         rollout: Rollout,
     ) -> Rollout:
-        """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
+        """Return a rollout with its outcome and its original reward, as it is judged."""
         form = self.format
         values = self.values(value, rollout)
         changes = {
@@ -274,7 +274,7 @@ class Reader:
         self,
         values: RolloutPaths,
     ) -> str:
-        """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
+        """Return how a rollout ended, by the values below it or below its record; empty if none says so."""
         names = self.format.ended
         inner = rollout_object(values.record, values.rollout)
         both = values.record
@@ -538,7 +538,7 @@ def read_records(
     reader: Reader,
     records: Records,
 ) -> Iterator[Record]:
-    """Read records but those that cannot be read, which is reported when they are scored."""
+    """Read records, without those that cannot be read: these are reported when they are scored."""
     for line, value in records:
         with suppress(UnreadableError):
             yield from reader.read_parsed(value, line)
@@ -771,7 +771,7 @@ def _with_reward(
 
 
 def _is_free(reader: Reader, path: str) -> bool:
-    """Return whether a score may be written at a path: nothing that is shown, or is a key, is read or written there."""
+    """Return whether a score may be written at a path: no shown text and no key is read or written there."""
     form = reader.format
     place = parts(path)
     # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy

@@ -167,7 +167,7 @@ def _answer(
         raise UnreadableError(f"`{path}` is {what}")
     prompt = []
     if not form.prompt:
-        # the key of a group is no task, whatever its name
+        # the key of a group is not a task, whatever its name
         unkeyed = dict(record)
         for key in form.key_paths:
             unkeyed.pop(key, None)

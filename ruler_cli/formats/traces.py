@@ -8,7 +8,7 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
   with it the hash of the prompt.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API all values, or none. A text
   is a model's own, even if it is JSON, unless an input is JSON text as well.
-- Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
+- Equal prompts are a group, unless a field names the item of a data set. A session or a trace is not a group.
 
 A step of a conversation that continues an earlier one replaces it, because its input holds that one's input and
 answer. A message is left out only if it stands in the step that replaces its own, so a trace may be shown
@@ -201,7 +201,7 @@ def item_key(record: JsonObject) -> str | None:
 
 
 def is_spans(record: JsonObject) -> bool:
-    """Return whether spans hold something that a model was asked or said."""
+    """Return whether spans hold the input or the output of a model."""
     return any(
         span.kind == "call" or span.input or span.output
         for span in spans_of(record.get("spans"))

@@ -204,7 +204,7 @@ class ChatJudge(Judge):
 
 
 def no_probabilities(why: str, body: bytes = b"") -> CallError:
-    """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
+    """Return the error that ends a run: the endpoint returns no probabilities of words. `body` is its reply."""
     detail = f" ({why})" if why else ""
     reason = (
         f"the judge returns no probabilities of its words (`logprobs`){detail}; "

@@ -1,4 +1,4 @@
-"""Judge behind an endpoint: one session, its proxy and certificates, the bound of an answer.
+"""The judge behind an endpoint: one session, its proxy and certificates, the bound on an answer.
 
 aiohttp needs a tenth of the CPU that the provider SDKs need for a call, so the judge and not the client
 limits the throughput.

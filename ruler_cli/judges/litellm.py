@@ -105,7 +105,7 @@ def read_error(
     error: Exception,
     secret: Secret,
 ) -> CallError | ErrorResponse:
-    """The provider's response that an error carries, else the CallError for none, else litellm's message."""
+    """Return the provider's response that an error carries, else a CallError, else litellm's message."""
     causes: list[BaseException] = [error]
     while len(causes) < 20:
         cause = causes[-1].__cause__ or causes[-1].__context__

@@ -1,4 +1,4 @@
-"""The environment → the way to an endpoint: its proxy, and what to look at if it fails."""
+"""The environment → the route to an endpoint: its proxy, and advice for a failed connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 def proxy_of(base: str) -> str | None:
-    """Return the proxy for an endpoint, as the environment names it, or None; UsageError if it is no HTTP proxy."""
+    """Return the proxy for an endpoint, as the environment names it, or None; UsageError if it is not an HTTP proxy."""
     parts = urlsplit(base)
     host = parts.hostname
     proxies = getproxies()
@@ -43,7 +43,7 @@ def advice(
     why: str,
     proxy: str | None = None,
 ) -> str:
-    """Return what to look at if an endpoint cannot be reached; `why` is the error."""
+    """Return advice for an endpoint that cannot be reached; `why` is the error."""
     if UNTRUSTED in why:
         return "if an authority of your own signed its certificate, name the authority's file in SSL_CERT_FILE"
     if proxy:
@@ -54,7 +54,7 @@ def advice(
 async def in_time(
     seconds: float, answer: Awaitable[Reply | CallError]
 ) -> Reply | CallError:
-    """Return the answer of a judge, from the connection to the last byte, or the error of one that takes longer."""
+    """Wait for the answer of a judge, from the connection to the last byte; return a CallError if it takes too long."""
     try:
         async with asyncio.timeout(seconds):
             return await answer

@@ -4,8 +4,8 @@ Headers of a response tell what rate limits leave, and `retry-after-ms`, `Retry-
 the seconds to wait. No value raises, and no result is negative, infinite or NaN. A litellm proxy with too many
 calls in flight names a minute, although one of them may end at once: that is ignored.
 
-Reads the bodies of errors in all providers' spellings, and the context and the request's size in tokens
-that the message of an error states.
+It reads the bodies of errors in all providers' spellings, and, from the message of an error, the context and the
+request's size in tokens.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ _STATUS = re.compile("[45][0-9][0-9]")
 
 
 def _error_in(body: Any) -> Any:
-    """Return the error that a body with a good status tells, at its top or in its choice; None if there is none."""
+    """Return the error inside a body with a good status, at its top or in its choice; None if there is none."""
     with suppress(AttributeError, LookupError, TypeError):
         beside = body.get("error")
         if not body.get("choices"):
@@ -324,7 +324,7 @@ _DELAY = re.compile(
 _EACH = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|milli|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IN_FLIGHT = "max_parallel_requests"
-"""A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
+"""A litellm proxy's name of a limit that is not a rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
 
 
@@ -339,7 +339,7 @@ _LEFT = re.compile(r"\s*(-?)([0-9]{1,15})(?:\.[0-9]{1,15})?\s*")
 
 
 def left_of(headers: Mapping[str, Any]) -> RateLimitRemaining | None:
-    """Return the requests and tokens that rate limits leave; None if no header names any.
+    """Return the remaining requests and tokens of rate limits; None if no header names any.
 
     The names of headers are in lower case, or `headers` ignores case.
     """

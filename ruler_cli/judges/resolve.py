@@ -239,7 +239,7 @@ def check_address(base: str) -> None:
 
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
-    """The variables with which another machine can ask: those that the user names, and the providers' own."""
+    """Return the variables that another machine needs: those that the user names, and the providers' own."""
     names = set[str]()
     for judge in judges:
         names.add(judge.api_key_env or "")
@@ -401,12 +401,12 @@ def typed_body(settings: JudgeSettings, request: Request) -> bytes:
 
 
 def _route(settings: JudgeSettings) -> Route:
-    """The way in which a decision model is asked first."""
+    """Return the route by which a decision model is asked first."""
     return ROUTES.get(settings.provider) or ROUTES[settings.spoken]
 
 
 def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
-    """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
+    """Return a judge that speaks OpenAI's protocol or an API of decision models."""
     wire = wire_of(settings.params)
     headers = {}
     if end.key and settings.typed and settings.provider == "azure":
@@ -427,7 +427,7 @@ def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
 
 
 def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
-    """Return a judge that litellm asks."""
+    """Return a judge that is called through litellm."""
     from ruler_cli.judges.litellm import LitellmDecisionJudge, LitellmJudge
 
     name, base, params = settings.model, settings.api_base, settings.params

@@ -172,8 +172,8 @@ def ask_questions(
 ) -> Steps[Answer]:
     """Ask the questions about a part of a group, and read the answers by probability.
 
-    What a decision model leaves out, or answers with what is no probability, is asked once more; a rollout that still
-    lacks an answer has no score in this pass. A model that is read by one word would only say the same again.
+    What a decision model leaves out, or answers with what is not a probability, is asked once more; a rollout that
+    still lacks an answer has no score in this pass. A model that is read by one word would only say the same again.
     """
     shares: dict[Subject, Share] = {}
     wanted: Sequence[Subject] = subjects_of(layout, part)

@@ -113,7 +113,7 @@ class GroupRun:
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
-        """Ask every pass of every judge, further passes if they help, and the stronger judge.
+        """Make every pass of every judge, further passes if they help, and those of the stronger judge.
 
         Under a cost cap it begins once its calls fit, and not at all if they never do: then only cached replies count.
         Further passes are not held money for.
@@ -137,7 +137,7 @@ class GroupRun:
         return result
 
     async def _further(self) -> None:
-        """Ask two further passes at a time of the judges that have scored the group, as long as they help."""
+        """Make two further passes at a time by the judges that have scored the group, as long as they help."""
         # imported if needed: it takes longer than the first request may wait
         from ruler_cli.judging.adaptive import UNIT, needs_more
 
@@ -270,7 +270,7 @@ class _JudgePasses:
         self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
-        """Return what tells the USD that each call of its passes may cost at most, if it is answered at once."""
+        """Return a function that gives the most USD that each call of its passes may cost, if it is answered at once."""
         parts = self._parts(range(1))
         if parts:
             self._count_passes(parts)
@@ -353,7 +353,7 @@ class _JudgePasses:
     async def _answer(
         self, part: RequestPart, state: ExchangeState | None = None
     ) -> Answer:
-        """Ask about a part until there are scores, or a reason why not.
+        """Ask about a part until there are scores, or an error.
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """

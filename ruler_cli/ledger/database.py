@@ -183,7 +183,7 @@ def file_errors(
     subject: str,
     way_out: str,
 ) -> Iterator[None]:
-    """Turn each error with a file into a UsageError: one sentence about `subject` with a way out."""
+    """Turn each error with a file into a UsageError: one sentence about `subject` with a remedy."""
     try:
         yield
     except UsageError as error:

@@ -1,13 +1,12 @@
 """The judge's answer to every request, by content: SQLite files, one that is written and others to read.
 
-Rows are only added, and the newest of a key counts, so no paid reply is overwritten.
-A row is committed before `store` returns: it outlives a crash of the process (after a power cut
-the last few rows may be missing, never torn). Bodies are stored as they came, so a better parser gets more
-out of old ones.
+Rows are only added, and the newest of a key counts, so no paid reply is overwritten. A row is committed before `store`
+returns: it outlives a crash of the process (after a power cut the last few rows may be missing, never torn). Bodies are
+stored as they came, so a better parser can read more from old ones.
 
-Sixteen processes may each write a ledger of their own, and the run that writes OUTPUT reads them all.
-Answers of the others are not copied into the first: a later run is given the same ledgers. A lookup reads
-one file after another, some 6 microseconds each, up to the first reply.
+Several processes may each write a ledger of their own, and the run that writes OUTPUT reads them all. Answers of the
+others are not copied into the first: a later run is given the same ledgers. A lookup reads one file after another, some
+6 microseconds each, up to the first reply.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from ruler_cli.types import (
 )
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
-"""A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
+"""A reply (whole, cut off, declined), a body that is not a chat completion, a call that failed for good."""
 _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND = "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _TIMES = "SELECT count(*) FROM replies WHERE key = ?"
@@ -74,7 +73,7 @@ _STATS = (
 _SPAN = "SELECT min(at), max(at) FROM replies"
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _RANKS = {"odd": 0, "fault": 1}
-"""Rank of each status that is no reply's: a higher one stands over a lower one."""
+"""Rank of each status that is not a reply: a higher one wins over a lower one."""
 _REPLY = 2
 """Rank of a reply."""
 _MOST_TEXTS, _LONGEST_TEXT = 1024, 1 << 20
@@ -112,7 +111,7 @@ def key_of(
 ) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is not a JSON value.
 
-    API key and answer format are no part of it, an address only as `ReplyCache.key` adds it. Pictures are, by their
+    API key and answer format are not part of it, an address only as `ReplyCache.key` adds it. Pictures are, by their
     original bytes and stated sizes.
     """
     try:
@@ -339,7 +338,7 @@ class ReplyCache:
 
     @property
     def name(self) -> str:
-        """The name of the model in the rows: with the digest of a stand-in's address."""
+        """The name of the model in the rows, with the digest of a stand-in's address."""
         if not self.address:
             return self.model
         return f"{self.model} at {digest_of(self.address)}"
@@ -382,7 +381,7 @@ def _row_of(
     answer: Reply | CallError,
 ) -> ReplyRecord:
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
-    # a name from a command line may hold bytes that are no text
+    # a name from a command line may hold bytes that are not text
     name = model.encode("utf-8", "backslashreplace").decode()
     status: RowStatus
     counts: tuple[int | None, ...] = (None, None, None)

@@ -1,7 +1,7 @@
 """Base64 and ciphertext in text → marks with their size: no judge can read them, and each takes thousands of tokens.
 
-What is cut is surely binary: some kilobytes without a break that use the whole alphabet as bytes do, and are no text in
-base64. Hashes, DNA, minified code, numbers, paths and tokens for log-ins stay.
+What is cut is surely binary: some kilobytes without a break that use the whole alphabet as bytes do, and are not text
+in base64. Hashes, DNA, minified code, numbers, paths and tokens for log-ins stay.
 """
 
 from __future__ import annotations

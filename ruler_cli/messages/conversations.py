@@ -394,7 +394,7 @@ def _split(
 
 
 def dialogue_pair(texts: list[Any]) -> list[Messages]:
-    """Split two dialogues that begin alike into the turns of each; [] if they are no dialogues.
+    """Split two dialogues that begin alike into the turns of each; [] if they are not dialogues.
 
     The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
     markers in it may be the agent's own text.
@@ -431,7 +431,7 @@ def prompt_turns(
     value: Any,
     where: str,
 ) -> Messages:
-    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
+    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; no turn if it is empty."""
     if value in EMPTY:
         return []
     if is_text(value) and json_messages(value) is None:

@@ -1,4 +1,4 @@
-"""Words of the dialects of chat messages: roles, fields, kinds of parts, and fields that are no content."""
+"""Words of the dialects of chat messages: roles, fields, kinds of parts, and fields that are not content."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def side_fields(
     message: JsonObject,
     besides: frozenset[str] = KNOWN,
 ) -> Iterator[SideField]:
-    """Yield the fields of a message with text or numbers that are no content, not about it and no grader's.
+    """Yield the fields of a message with text or numbers that are not content, not about it and no grader's.
 
     `besides` are those that are content or metadata.
     """

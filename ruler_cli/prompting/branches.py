@@ -22,7 +22,7 @@ _ID_BYTES = 55
 """Bytes that a block takes beside its lines, and each id in it with the note of what stands before."""
 _MEDIA = ("(picture ", "(audio ", "(video ", "(file ")
 _OURS = "("
-"""The beginning of a line that is no message: a message begins with a role, `call` or `tool`."""
+"""The beginning of a line that is not a message: a message begins with a role, `call` or `tool`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The share of the rollouts' text that judges are shown, and the paths of the rest.
 
-It reveals a dump that is read wrongly, of any shape: then the answers, or the tasks, are text that is in
-the records and in no prompt. Only sentences count: no ids, paths, signatures or binary data. A line is shown
-if half of its sequences of words are in a prompt, so that a diff, JSON text or the printed form of an object
-counts as the text itself. What graders, references, errors and metadata say is no part of a rollout, unless it
-stands in turns: the names of keys tell it.
+It reveals a dump that is read wrongly, of any shape: then the answers, or the tasks, are text that is in the records
+and in no prompt. Only sentences count: no ids, paths, signatures or binary data. A line is shown if half of its
+sequences of words are in a prompt, so that a diff, JSON text or the printed form of an object counts as the text
+itself. What graders, references, errors and metadata say is not part of a rollout, unless it stands in turns: the names
+of keys tell it.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class Survey:
             self.layout = "scattered" if apart else "adjacent"
 
     def warnings(self, *, alone: bool = False) -> list[str]:
-        """List the signs of a wrong group key, and of rollouts that are read wrong, a sentence each with the way out.
+        """List the signs of a wrong group key, and of rollouts that are read wrong, one sentence each with the remedy.
 
         One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
         differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.

@@ -104,8 +104,8 @@ class Log(Observer):
 def guarded(observer: Any) -> Observer:
     """Return an observer that passes events on, and logs those that the given one has no method for.
 
-    The program's own observer watches the run. It must not cost a score that is paid for: the first
-    exception of each method is logged, none is raised. WrongShapeError if it is no Observer.
+    The program's own observer watches the run. It must not cost a score that is paid for: the first exception of each
+    method is logged, none is raised. WrongShapeError if it is not an Observer.
     """
     if not isinstance(observer, Observer | None):
         raise WrongShapeError(

@@ -423,7 +423,7 @@ class ScoringSession:
         return Scored(group, result, scores, part)
 
     def stop_if_too_many(self) -> None:
-        """Stop if more has failed than the user allows; what the cap left out is no failure.
+        """Stop if more has failed than the user allows; what the cap left out is not a failure.
 
         A share is of all groups if their number is known, once judging has begun.
         """
@@ -775,7 +775,7 @@ def slim(group: Group) -> Group:
     for record in group.records:
         rollouts = []
         for rollout in record.rollouts:
-            # an object so deep is no number
+            # an object so deep is not a number
             shallow = _shallow(rollout.reward, _DEEPEST)
             bare = replace(
                 rollout,
@@ -850,7 +850,7 @@ class BatchScores:
 
         statistics = self.statistics
         if statistics.corrects(self._how):
-            # differences that are corrected are no noise
+            # differences that are corrected are not noise
             statistics.noise = Noise()
             for result in results:
                 statistics.add_noise(self._corrected(result))

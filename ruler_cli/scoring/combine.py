@@ -169,7 +169,7 @@ def combined(
             strict=True,
         )
         rollouts = [replace(rollout, score=score) for rollout, score in pairs]
-        # scores that become equal by rewards or outcomes are no signal
+        # scores that become equal by rewards or outcomes carry no signal
         signalless = signalless or (not result.alone and one_score(blend))
     scores_of_group = GroupScores(
         tuple(rollouts),

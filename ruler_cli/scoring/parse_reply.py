@@ -37,7 +37,7 @@ _FENCE = re.compile(r"```[\w-]*\s*\Z")
 _HEADING = re.compile(
     r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL
 )
-"""Text before a verdict that is no thought: a line such as `Here it is:`, or any text before a fence."""
+"""Text before a verdict that is not a thought: a line such as `Here it is:`, or any text before a fence."""
 _DRAFT = re.compile(
     r"\b(?:draft|maybe|perhaps|tentative(?:ly)?|suppose|let me try|(?:first|initial) (?:idea|guess|try|pass|thought))\b"
     r"[^\n]*\s*(?:```[\w-]*\s*)?\Z",
@@ -56,7 +56,7 @@ _DOUBTS = re.compile(
     r"\b(?:instead|actually|lower|higher|less|more|needs?|but|however|should|must|not)\b",
     re.IGNORECASE,
 )
-"""Words that are no farewell."""
+"""Words that are not a farewell."""
 _DECIMAL = re.compile(r"(?<![\d.])[01]?\.\d+(?!\.?\d)")
 """A number that may be a score."""
 _ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
@@ -411,7 +411,7 @@ def _share(value: Any) -> tuple[float, bool]:
 def _number(value: Any) -> tuple[float, bool]:
     """A score as written, 0.8, "0.8", "8/10" or "80%" → (number, True if it names its own scale).
 
-    NaN if it is no number.
+    NaN if it is not a number.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (float(value) if abs(value) < _HUGE else math.inf), False

@@ -62,11 +62,11 @@ def word_share(
 ) -> Share:
     """Return the mean place of the words in their probabilities, over all spellings: the share of yes for two.
 
-    A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
-    The drawn token bounds nothing: it may be less likely than tokens that are not listed.
-    DefectError if none is listed or all are unlikely, if a missing one could move the score by more than
-    0.01, if a number is no logarithm of a probability, if all sum to more than 1, or if one alone has all of it: an
-    engine that knows no probabilities writes 0.0 for each.
+    A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1. The
+    drawn token bounds nothing: it may be less likely than tokens that are not listed. DefectError if none is listed or
+    all are unlikely, if a missing one could move the score by more than 0.01, if a number is not a logarithm of a
+    probability, if all sum to more than 1, or if one alone has all of it: an engine that knows no probabilities writes
+    0.0 for each.
     """
     listed = []
     for token, logprob in likely:

@@ -1,6 +1,6 @@
 """The settings of a run: one frozen class a section, each setting an annotated field with its bounds and its help.
 
-A field without a help is no setting of the user's: a program sets it, or the run itself. The pool's limits, and how
+A field without a help is not a setting of the user's: a program sets it, or the run itself. The pool's limits, and how
 a judge is asked, stand twice on purpose: those of `JudgeSettings` are of one judge alone.
 """
 
@@ -864,7 +864,7 @@ _OF_ALL = ("debias", "standardize")
 
 
 def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
-    """Yield settings that make no sense with others, each with the problem and the way out."""
+    """Yield settings that make no sense with others, each with the problem and the remedy."""
     ask, combine = run.ask, run.combine
     ways: list[tuple[str, Any]] = []
     for judge, asked in zip(run.judges, run.asks, strict=True):

@@ -34,7 +34,7 @@ _PARTS = {
 _JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
 """The beginning of a text that is JSON, and not a text for a judge."""
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
-"""One word that is a path, or that ends as a file's name does: it is no rubric."""
+"""One word that is a path, or that ends as a file's name does: it is not a rubric."""
 _LISTED = words_of(".json .jsonl .ndjson .yaml .yml .csv .tsv .xml .xlsx")
 """Ends of files that hold a list, and no text for a judge."""
 _SCALE = re.compile(

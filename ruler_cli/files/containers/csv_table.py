@@ -33,7 +33,7 @@ _JSON = re.compile(rb'\s*[\[{]\s*["\[{\]}\d-]')
 
 @dataclass(slots=True)
 class _Row:
-    """A row: its first line, the bytes that are held of it, its cells, its size, and why it cannot be read."""
+    """A row: its first line, the bytes held of it, its cells, its size, and the reason why it cannot be read."""
 
     line: int
     raw: bytearray
@@ -53,7 +53,7 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
             row.size += len(piece)
             if row.size <= most:
                 row.raw += piece
-                # bytes that are no UTF-8 become characters that no JSON holds
+                # bytes that are not UTF-8 become characters that no JSON holds
                 yield piece.decode("utf-8", "surrogateescape")
                 continue
             # what is not held only shows where the row ends
@@ -136,9 +136,9 @@ class CsvTable(Container):
 
 
 def _names(head: bytes, delimiter: str) -> list[str]:
-    """Return the names in the first row of a text that begins so; [] if this may be no table.
+    """Return the names in the first row of a text; [] if the text may be something else than a table.
 
-    A column without a name, as the index that pandas writes, is named by its number. A name that comes again gets one,
+    A column without a name, as the index that pandas writes, is named by its number. A repeated name gets a number,
     too: `Status 2`.
     """
     rows = list(

@@ -1,4 +1,4 @@
-"""Inspect's log: samples of an `.eval` archive, and annotated samples → a log that inspect_ai writes.
+"""Inspect's log: samples of an `.eval` archive, and annotated samples → a log, written by inspect_ai.
 
 An `.eval` log is a zip archive with a member `samples/NAME.json` for each sample, compressed with Zstandard
 (method 93) or, in old logs, deflate. A `.json` log is a document.
@@ -107,7 +107,7 @@ class InspectLogWriter(Writer):
         ruler: JsonPath,
         on_failure: OnFailure,
     ) -> None:
-        """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
+        """Learn where a sample's annotation stands; UsageError if the user wants failed samples left out."""
         if on_failure == "drop":
             raise UsageError(
                 f"the log {self.name} keeps all samples",

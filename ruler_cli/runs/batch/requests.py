@@ -207,7 +207,7 @@ async def find_missing(
                 "leave it out, or score without a batch",
                 place=f"judge {judge.label}",
             )
-    # a group that lacks replies is no failure here, and no score waits for the last group
+    # a group that lacks replies is not a failure here, and no score waits for the last group
     settings = replace(
         settings,
         max_failures=MaxFailures(100, percent=True),
