@@ -157,12 +157,12 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
         self.resumable = least is None or least <= cap
-        reached, way_out = "reached", "another run may spend as much again"
+        reached, advice = "reached", "another run may spend as much again"
         if least is not None and not self.resumable:
             reached = "less than any remaining group may cost"
-            way_out = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
+            advice = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}"
-        super().__init__(problem, way_out)
+        super().__init__(problem, advice)
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
@@ -210,9 +210,9 @@ def system_errors(
     try:
         yield
     except OSError as error:
-        problem, way_out = system_problem(error)
+        problem, advice = system_problem(error)
         raise kind(
-            f"cannot be {verb}: {problem}", remedy or way_out, place=place
+            f"cannot be {verb}: {problem}", remedy or advice, place=place
         ) from None
     except UnicodeDecodeError:
         raise kind(

@@ -481,11 +481,11 @@ class Request:
     With `words` it asks for one of them, and their probabilities are read, the lowest first. With `questions`, typed
     ones for a decision model, both messages are one text. Neither has labels. `pass_index` is the number of the pass,
     from 0: two passes may ask the same and are two calls. `criteria` are those that each rollout is judged by, by their
-    labels; without any it gets a score. `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`:
-    only an earlier reply counts. `shared` characters at the beginning of `user` come again, behind the same system
-    message, in a later request; 0: none do. `shown` maps the label of each rollout in the request, in order, to the
-    number of the distinct rollout. `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is
-    the system message that asks for an object with the labels as keys in place of a list; empty if there is none.
+    labels; without any it gets a score. `fitted`: `max_output_tokens` is all that the judge's context leaves.
+    `cached_only`: only an earlier reply counts. The first `shared` characters of `user` come again in a later request,
+    behind the same system message. `shown` maps the label of each rollout in the request, in order, to the number of
+    the distinct rollout. `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is the system
+    message that asks for an object with the labels as keys in place of a list; empty if there is none.
     """
 
     system: str
@@ -499,7 +499,7 @@ class Request:
     criteria: Mapping[str, Criterion] = field(
         default_factory=dict, compare=False
     )
-    kept: bool = field(default=False, compare=False)
+    cached_only: bool = field(default=False, compare=False)
     shared: int = field(default=0, compare=False)
     shown: Mapping[str, int] = field(
         default_factory=dict, repr=False, compare=False
@@ -745,7 +745,7 @@ in_order = attrgetter("judge", "pass_index", "window")
 class GroupResult:
     """The replies of all judges about a group, as numbers: no text of the dump, no other group needed.
 
-    `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `faults[i]` says
+    `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `reasons[i]` says
     why. `sizes` are the bytes of each distinct rollout, `suspects` those whose text addresses a judge.
     `shortened` is the step of `prompting.prompt.LADDER` by which text was left out, `pictures_left_out` counts the
     pictures of the group that judges are not shown. `judges` counts the
@@ -760,7 +760,7 @@ class GroupResult:
     """
 
     owner: tuple[int | None, ...]
-    faults: tuple[str, ...]
+    reasons: tuple[str, ...]
     sizes: tuple[int, ...]
     pass_scores: tuple[PassScores, ...] = ()
     failed_calls: tuple[FailedCall, ...] = ()
@@ -833,12 +833,12 @@ class RolloutValues:
     """The numbers of a rollout's score: judging gives them, and the record of a scored file.
 
     `score` is in [0, 1]; None with the reason for an explanation if it could not be judged. `judge_score` is the
-    judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge
-    by its number or name, `said` what each explains if there are several, `spread` the standard deviation over passes.
-    `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave
-    it there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of the rubric.
-    `label` is the original reward or the outcome, `size` the bytes of its text. Identical rollouts have one number,
-    `distinct`; None: nobody judged it.
+    judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge by
+    its number or name, `explanations` are those of each judge if there are several, `spread` the standard deviation
+    over passes. `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the
+    judge gave it there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of
+    the rubric. `label` is the original reward or the outcome, `size` the bytes of its text. Identical rollouts have one
+    number, `distinct`; None: nobody judged it.
     """
 
     score: float | None
@@ -846,7 +846,7 @@ class RolloutValues:
     judge_score: float | None = None
     spread: float | None = None
     by_judge: Mapping[Any, float] = field(default_factory=dict)
-    said: Mapping[Any, str] = field(default_factory=dict)
+    explanations: Mapping[Any, str] = field(default_factory=dict)
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False

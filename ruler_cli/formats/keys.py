@@ -18,7 +18,7 @@ PROMPT_HASH = "hash of the prompt"
 """The group key of a dump without one: a hash of the messages before the first assistant turn. It is not a path of a
 field, because records may have a field `prompt`.
 """
-GIVEN = "the group as it was given"
+CALLERS_GROUP = "the group as it was given"
 """The group key of records from Python, whose group the caller knows."""
 
 ID_KEYS = "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|instance_id"

@@ -175,7 +175,7 @@ class RolloutPaths:
                 numbers.append((holder, part))
         return rollout.places or tuple(numbers)
 
-    def own(self, path: str) -> Any:
+    def in_rollout(self, path: str) -> Any:
         """Return the value at a dotted path below the rollout itself, or its item of the list at that path."""
         if not self.is_listed:
             holder = rollout_object(self.record, self.rollout)
@@ -190,7 +190,7 @@ class RolloutPaths:
         path = present(self.record, names)
         if LISTS.search(path):
             return item_at(self.record, path, self.places)
-        value = self.own(path)
+        value = self.in_rollout(path)
         if value is None and not self.is_listed:
             return lookup(self.record, path)
         return value

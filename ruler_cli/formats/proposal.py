@@ -102,7 +102,7 @@ _GOLD = (
         "correct incorrect wrong best oracle human label standard official expert chosen rejected key"
     ),
 )
-_SAID = frozenset((*_ANSWERS, *_GOLD))
+_BOTH = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
 _NO_RECORDS = re.compile(
@@ -153,8 +153,8 @@ class _Column:
         holder, _, name = self.path.rpartition(".")
         # those of several models stand under their names
         is_one = self.kind in ("text", "number") and not holder.endswith("s")
-        if is_one and words_of(name).isdisjoint(_SAID):
-            return self.path if words_of(holder).isdisjoint(_SAID) else holder
+        if is_one and words_of(name).isdisjoint(_BOTH):
+            return self.path if words_of(holder).isdisjoint(_BOTH) else holder
         return self.path
 
     @cached_property

@@ -30,7 +30,7 @@ from ruler_cli.formats import rows
 from ruler_cli.formats.chat import nothing_to_judge, with_prompt
 from ruler_cli.formats.format import OWN, SHAPE_ERRORS, UNFIT, Format
 from ruler_cli.formats.keys import (
-    GIVEN,
+    CALLERS_GROUP,
     ITEM_IDS,
     PROMPT_HASH,
     REPEATED_IDS,
@@ -65,7 +65,7 @@ from ruler_cli.settings.extensions import extensions
 from ruler_cli.settings.fields import option_name, paths
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.rubric import rubric_of
-from ruler_cli.settings.suggestions import nearest
+from ruler_cli.settings.suggestions import suggestion_for
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
 _STATES = ("scored", "failed")
@@ -228,7 +228,7 @@ class Reader:
             reward = rollout.reward
             if reward is None and not form.own_reward and form.reward:
                 # where the score is written
-                reward = values.own(form.reward)
+                reward = values.in_rollout(form.reward)
             if reward is None and form.absent:
                 reward = parse_value(form.absent)
         reward = self._original_reward(values, reward)
@@ -266,7 +266,7 @@ class Reader:
         annotation = self.previous_annotation(values)
         if not annotation:
             return reward
-        now = values.own(form.reward) if form.reward else reward
+        now = values.in_rollout(form.reward) if form.reward else reward
         at = form.original_in(annotation, now)
         return reward if at is None else value_at(annotation, at)
 
@@ -391,7 +391,7 @@ class Reader:
             key = key_of(self.format, value)
         if key is not None and not rule.of_item:
             return key_text(key)
-        if is_group or rule.name == GIVEN:
+        if is_group or rule.name == CALLERS_GROUP:
             return line.where
         if not (self.by_prompt or rule.of_item):
             raise UnreadableError(f"has no group key at `{self.key}`")
@@ -409,7 +409,7 @@ class Reader:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
         form = self.format
         for path in filter(None, (form.annotations, form.other_ruler)):
-            annotation = json_value(values.own(path))
+            annotation = json_value(values.in_rollout(path))
             if is_object(annotation):
                 return annotation
         return None
@@ -551,7 +551,7 @@ def formats_of(
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
         choices = ("auto", *FAMILIES, *names, *extensions("ruler.formats"))
-        suggestion = nearest(wanted, choices)
+        suggestion = suggestion_for(wanted, choices)
         remedy = f"give auto or one of {', '.join(FAMILIES)}"
         if suggestion:
             remedy = f"did you mean {suggestion}?"

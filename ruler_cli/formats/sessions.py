@@ -351,7 +351,7 @@ class Session:
             if self.is_side(part):
                 continue
             if text is not None and role != "assistant":
-                parts += self.heard(role, text)
+                parts += self.user_text(role, text)
             elif text is not None or self.kind.steps_of(label) is None:
                 parts.append(part)
             else:
@@ -376,7 +376,7 @@ class Session:
         if has_content(turn):
             self.append(turn)
 
-    def heard(
+    def user_text(
         self,
         role: str,
         text: str,

@@ -159,10 +159,12 @@ def _unanswered(
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
-            told = f"{reason} ({why})"
+            sentence = f"{reason} ({why})"
             if UNTRUSTED in message:
-                told = f"{told}; {advice(message)}"
-            return CallError("transport", told, "call", sent=sent, billed=sent)
+                sentence = f"{sentence}; {advice(message)}"
+            return CallError(
+                "transport", sentence, "call", sent=sent, billed=sent
+            )
     return None
 
 

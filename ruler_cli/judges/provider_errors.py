@@ -101,9 +101,9 @@ def classify(
     message: str,
     headers: Mapping[str, str] | None = None,
     key: Secret = None,
-    who: str = "the judge",
+    name: str = "the judge",
 ) -> CallError:
-    """The CallError of an error response; its reason is one sentence about `who`, without the key.
+    """The CallError of an error response; its reason is one sentence about `name`, without the key.
 
     `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
@@ -115,7 +115,7 @@ def classify(
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
     location = low.get("location", "") if status < 400 else ""
     stated = message or codes or location.removesuffix("/chat/completions")
-    reason = f"{who} answered {status}: {clean(stated or 'no message', key)}"
+    reason = f"{name} answered {status}: {clean(stated or 'no message', key)}"
     if rule.remedy:
         reason = f"{reason.rstrip('.')}; {rule.remedy}"
     return CallError(

@@ -123,7 +123,7 @@ def exchange(
     unsure: PassScores | None = None
     while True:
         request = write_prompt(layout, ask, part, state)
-        reply = yield replace(request, kept=True) if unsure else request
+        reply = yield replace(request, cached_only=True) if unsure else request
         if unsure and isinstance(reply, CallError):
             return unsure
         unsure = None

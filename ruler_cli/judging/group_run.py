@@ -183,12 +183,12 @@ class GroupRun:
         elif settings.combine.order_by_outcome:
             outcomes = [passed(rollout.reward) for rollout in rollouts]
         rewards = [number(rollout.reward) for rollout in rollouts]
-        faults = []
+        reasons = []
         for at, rollout in enumerate(rollouts):
-            faults.append(rollout.error or layout.faults.get(at, ""))
+            reasons.append(rollout.error or layout.picture_errors.get(at, ""))
         return GroupResult(
             owner=layout.owner,
-            faults=tuple(faults),
+            reasons=tuple(reasons),
             sizes=layout.sizes,
             pass_scores=tuple(pass_scores),
             failed_calls=tuple(failed_calls),
@@ -270,7 +270,7 @@ class _JudgePasses:
         self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
-        """Return a function that gives the most USD that each call of its passes may cost, if it is answered at once."""
+        """Return a function that gives the most USD that each call of its passes may cost if it is answered at once."""
         parts = self._parts(range(1))
         if parts:
             self._count_passes(parts)
@@ -372,7 +372,7 @@ class _JudgePasses:
                         request, again=again, allowance=run.allowance
                     )
                     # without a reply that may be kept, what there is counts
-                    if reply is not UNANSWERED or not request.kept:
+                    if reply is not UNANSWERED or not request.cached_only:
                         if reply is UNANSWERED:
                             run.missing.append((self.number, request))
                         cached = cached and reply.cached

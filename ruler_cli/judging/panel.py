@@ -111,11 +111,11 @@ class PanelJudge:
         """
         caller = self.caller
         cache = self.cache
-        if caller is None or request.kept:
+        if caller is None or request.cached_only:
             cached = self._cached(request)
             if cached and not (again and isinstance(cached, CallError)):
                 return cached
-            self.unanswered += not request.kept
+            self.unanswered += not request.cached_only
             return UNANSWERED
         # without a cache each request has a key of its own
         key = cache.key(request) if cache else b"%d" % id(request)
@@ -302,15 +302,15 @@ def open_panel(
     """Make the judges of a run, in the order of `settings.judges`; must be called where the loop runs."""
     budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
-    for judge, way in zip(settings.judges, resolved, strict=True):
+    for judge, target in zip(settings.judges, resolved, strict=True):
         caller = cache = None
-        if way.judge is not None:
+        if target.judge is not None:
             limits = settings.pool.of(judge)
-            caller = open_caller(way, judge, limits, stop_signal, budget)
-        if not way.embedded and (ledger is not None or caller is None):
+            caller = open_caller(target, judge, limits, stop_signal, budget)
+        if not target.embedded and (ledger is not None or caller is None):
             cache = cache_of(ledger, judge)
         judges.append(
-            PanelJudge(caller, cache, way.price, way.context, stop_signal)
+            PanelJudge(caller, cache, target.price, target.context, stop_signal)
         )
     return Panel(judges, stop_signal, budget, ledger)
 

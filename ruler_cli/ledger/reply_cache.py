@@ -118,8 +118,8 @@ def key_of(
         canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a judge parameter is not JSON ({error})"
-        way_out = "leave it out, or keep no replies: --ledger none"
-        raise UsageError(why, way_out, place="ledger") from None
+        remedy = "leave it out, or keep no replies: --ledger none"
+        raise UsageError(why, remedy, place="ledger") from None
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     pictures = [
@@ -168,8 +168,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                     file = stack.enter_context(closing(open_to_read(place)))
                 read.append(file)
             written = closing(open_to_write(path, make=make))
-            self._own = stack.enter_context(written)
-            self._files = [self._own, *read]
+            self._written = stack.enter_context(written)
+            self._files = [self._written, *read]
             stack.callback(self._write_texts)
             self.close = stack.pop_all().close
 
@@ -208,13 +208,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._refuse_vanished()
         row = _row_of(key, model, answer)
         try:
-            with self._own.lock:
-                self._own.connection.execute(INSERT, row)
+            with self._written.lock:
+                self._written.connection.execute(INSERT, row)
         except sqlite3.Error:
             # the reply is paid for, whatever stops the run
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(
-                    self._own.run, INSERT, *row, limiter=self._threads
+                    self._written.run, INSERT, *row, limiter=self._threads
                 )
 
     def keep_all(
@@ -229,7 +229,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._refuse_vanished()
         rows = [_row_of(key, model, answer) for key, model, answer in answers]
         new = 0
-        with self._own.transaction() as connection:
+        with self._written.transaction() as connection:
             for row in rows:
                 newest = connection.execute(_NEWEST, row[:1]).fetchone()
                 rank = _RANKS.get(row[4], _REPLY)
@@ -253,8 +253,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Write the texts that wait, unless another process is writing: nothing that is paid for waits with them."""
         if not self._texts:
             return
-        connection = self._own.connection
-        with suppress(sqlite3.Error), self._own.lock, connection:
+        connection = self._written.connection
+        with suppress(sqlite3.Error), self._written.lock, connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(INSERT_TEXT, self._texts)
             self._texts.clear()
@@ -262,7 +262,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _refuse_vanished(self) -> None:
         """Raise OutputError if the file that is written was deleted or replaced."""
-        written = self._own
+        written = self._written
         if identity_of(written.path) == written.identity:
             return
         # else another file would be taken for the owner of its log
@@ -278,7 +278,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Count the rows of the first file."""
         totals = Counter[RowStatus](dict.fromkeys(get_args(RowStatus), 0))
         models = dict[str, ModelRows]()
-        for model, status, number, prompt, answer, cached in self._own.run(
+        for model, status, number, prompt, answer, cached in self._written.run(
             _STATS
         ):
             calls = 0 if status == "fault" else number
@@ -287,14 +287,14 @@ class Ledger(AbstractContextManager["Ledger"]):
             totals[status] += number
             usage = before.usage + Usage(prompt, answer, cached, calls)
             models[model] = replace(before, usage=usage)
-        [(first, last)] = self._own.run(_SPAN)
-        files = files_of(Path(os.path.realpath(self._own.path)))
+        [(first, last)] = self._written.run(_SPAN)
+        files = files_of(Path(os.path.realpath(self._written.path)))
         size = sum(file.stat().st_size for file in files if file.exists())
         return LedgerStats(totals, [*models.values()], first, last, size)
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
-        number, used = self._own.run(_MEASURE, _before(older_than))[0]
+        number, used = self._written.run(_MEASURE, _before(older_than))[0]
         return number, used or 0
 
     def clear(self, older_than: float | None = None) -> int:
@@ -302,7 +302,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        written = self._own
+        written = self._written
         with written.transaction() as connection:
             before = _before(older_than)
             gone = connection.execute(

@@ -119,7 +119,7 @@ _SPEAKERS_IN = words(
     "from speaker role sender author actor type who agent message_type"
 )
 _PARTS = words("parts items")
-_SAID_IN = words("value text content utterance message response says said")
+_TEXT_FIELDS = words("value text content utterance message response says said")
 """Fields of a turn with its speaker, and with its text."""
 _STEP_PARTS = {
     "speaker": "role|from|speaker|sender|author|source|message_type|raw_item",
@@ -133,7 +133,7 @@ _STEP_PARTS = {
     "|(browser|page|env|environment)_state",
 }
 """Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
-_SAID = words("thought action arguments answer")
+_AGENTS_PARTS = words("thought action arguments answer")
 _ANSWER_RANKS = words("content final_answer answer response text message")
 """Fields of the answer, the best first: no other one may stand in place of `content`."""
 _STEP_COPIES = words("model_input_messages model_output_message")
@@ -196,7 +196,7 @@ def named_turns(
         rules = first_turn.get("instructions")
         return with_system({"system": rules}, [*turns])
     by = first(key for key in _SPEAKERS_IN if key in first_turn)
-    text_key = first(key for key in _SAID_IN if key in first_turn)
+    text_key = first(key for key in _TEXT_FIELDS if key in first_turn)
     if by is None or text_key is None:
         return step_turns(value, calls=calls)
     speakers = [turn.get(by) for turn in value]
@@ -300,7 +300,7 @@ def _turns_of_step(step: JsonObject) -> Messages:
             names["answer"] = key
     if is_text(step.get("task")) and not (names or turns):
         return [new_turn("user", step["task"])]
-    keys = [names.get(part, "") for part in _SAID]
+    keys = [names.get(part, "") for part in _AGENTS_PARTS]
     thought, action, arguments, answer = map(step.get, keys)
     if is_text(thought) and is_text(answer) and thought.strip() in answer:
         thought = None  # the model's whole response says it (SWE-agent)

@@ -304,7 +304,7 @@ def each_at(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ComparableMessage:
     """A message in its normal form and as a chat message, with the names of its calls; equal ones say the same."""
 
     role: str
@@ -314,7 +314,7 @@ class Said:
     message: Turn = field(compare=False)
 
 
-def said(message: Turn) -> Said:
+def comparable(message: Turn) -> ComparableMessage:
     """Read what a message says."""
     form = read_message(message)
     called = tuple([call.name for call in form.calls])
@@ -322,7 +322,7 @@ def said(message: Turn) -> Said:
     if not text and form.results:  # they tell it from other messages
         text = repr(form.results)
     whole = text.strip() if is_text(text) else repr(text)
-    return Said(
+    return ComparableMessage(
         form.role,
         whole,
         called,

@@ -44,7 +44,7 @@ _KNOWN = {
 }
 _SET = ("", "1", "true", "yes", "y", "t")
 """Values of a flag that is set, and of an object without a type."""
-_TOLD = re.compile("error|exception|limit")
+_ENDING_NAMES = re.compile("error|exception|limit")
 """Names of fields that say how a rollout ended, whatever stands there."""
 _MARKS = re.compile(r"[\W_]+")
 _LONGEST = 200
@@ -89,7 +89,7 @@ def _meaning(
     name = _plain(name)
     words = [value, name + value]
     # a flag says no more than its name, nor does what stands at an error or a limit
-    if value in _SET or _TOLD.search(name):
+    if value in _SET or _ENDING_NAMES.search(name):
         words.append(name)
     for word in words:
         for ended, pattern in _KNOWN.items():

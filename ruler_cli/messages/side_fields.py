@@ -94,7 +94,7 @@ def _values_inside(
         yield from numbers
 
 
-def is_said(
+def repeats(
     field: SideField,
     line: str,
 ) -> bool:

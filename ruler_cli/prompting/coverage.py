@@ -130,7 +130,7 @@ class Coverage:
                         sequences,
                     )
                 elif text not in spoken:
-                    self._miss(path, len(text), kind)
+                    self._count_missing(path, len(text), kind)
 
     def _count(
         self, path: str, text: str, kind: str, prompt: set[Shown]
@@ -155,9 +155,9 @@ class Coverage:
         self.shown += shown
         # of a copy, whose form is another, most is shown
         if lost > shown and kind != "rules" and not _CONTEXT.match(text):
-            self._miss(path, lost, kind)
+            self._count_missing(path, lost, kind)
 
-    def _miss(self, path: str, size: int, kind: str) -> None:
+    def _count_missing(self, path: str, size: int, kind: str) -> None:
         """Count a text that is not shown, unless it is a grader's or the harness's."""
         named = words_of(path)
         harness = named & _HARNESS and not named & _TURNS

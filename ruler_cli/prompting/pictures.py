@@ -60,7 +60,7 @@ def unsendable(picture: Picture) -> str:
     )
 
 
-_ONE = Lock()
+_LOCK = Lock()
 """Held while a picture is made smaller: one takes up to some hundred megabytes."""
 
 
@@ -74,7 +74,7 @@ def smaller(picture: Picture) -> Picture:
 
     media = picture.media
     try:
-        with _ONE, Image.open(BytesIO(picture.data)) as image:
+        with _LOCK, Image.open(BytesIO(picture.data)) as image:
             ImageOps.exif_transpose(image, in_place=True)
             image.thumbnail((LONGEST, LONGEST))
             out = BytesIO()

@@ -110,9 +110,10 @@ class PromptLayout:
     first input rollout that became each distinct one; several records of one rollout count once.
 
     Texts hold the marks of the `pictures` that are shown, by their digests; `pictures` has all others, too, of which
-    `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
-    all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
-    rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
+    `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with all
+    marks. `picture_errors` maps input rollouts to the reason why their pictures cannot be sent. `twins` are the places
+    of two distinct rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once
+    have numbers.
     """
 
     context: str
@@ -131,7 +132,7 @@ class PromptLayout:
     reference: str = ""
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     left_out: int = 0
-    faults: Mapping[int, str] = field(default_factory=dict)
+    picture_errors: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
     numbered: bool = False
 
@@ -261,16 +262,16 @@ def render_group(
     places = []
     examples = []
     owner: list[int | None] = [None] * len(group.rollouts)
-    faults: dict[int, str] = {}
+    picture_errors: dict[int, str] = {}
     looks: dict[str, tuple[str, int]] = {}
     twins: tuple[int, ...] = ()
     left_out = _left_out(whole_context, context)
     for (_, place, records), lines in zip(readable, rollouts, strict=True):
         text = lines.text(shared, tools=own_tools)
         shown = with_last(text, most)
-        fault = _fault_in((context, shown), pictures) if sent else ""
-        if fault:
-            faults |= dict.fromkeys(records, fault)
+        error = _picture_error((context, shown), pictures) if sent else ""
+        if error:
+            picture_errors |= dict.fromkeys(records, error)
             continue
         whole, twin = looks.setdefault(shown, (text, place))
         if whole != text:
@@ -305,7 +306,7 @@ def render_group(
         reference=reference,
         pictures=pictures,
         left_out=left_out,
-        faults=faults,
+        picture_errors=picture_errors,
         twins=twins,
         numbered=any(lines.notes.numbered for lines in rollouts),
     )
@@ -369,7 +370,7 @@ def _left_out(
     return len(MARK.findall(whole)) - len(MARK.findall(shown))
 
 
-def _fault_in(
+def _picture_error(
     texts: Iterable[str],
     pictures: Mapping[str, Picture],
 ) -> str:
@@ -380,10 +381,10 @@ def _fault_in(
         picture = pictures[mark[2]]
         why = unsendable(picture)
         if why:
-            ways = "use --pictures leave to judge without it"
+            advice = "use --pictures leave to judge without it"
             if picture.kind == "picture":
-                ways = f"put its bytes into the data, or {ways}"
-            return f"{mark[1]} {why}; {ways}"
+                advice = f"put its bytes into the data, or {advice}"
+            return f"{mark[1]} {why}; {advice}"
     return ""
 
 
@@ -607,7 +608,7 @@ def why_unaskable(
     problem = _mistake(group)
     if not (problem or layout.distinct):
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
-        errors += layout.faults.values()
+        errors += layout.picture_errors.values()
         problem = "the group has no trajectories"
         if errors:
             problem = f"no trajectory can be judged; the first: {errors[0]}"
@@ -668,8 +669,8 @@ def _packing(
     """Return the rollouts as items of windows."""
     limit = math.inf
     if ask.context_tokens is not None:
-        room = layout.bytes_within(ask.context_tokens) - layout.context_size
-        limit = max(1, room)
+        space = layout.bytes_within(ask.context_tokens) - layout.context_size
+        limit = max(1, space)
 
     def draw(
         pass_index: int,

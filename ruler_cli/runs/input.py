@@ -474,9 +474,9 @@ class Input:
         """Report what was found, and the warnings as soon as they are known."""
         if not end and self.survey is None:
             # nothing will be scored, also where notes are off
-            observer.warn(self.found())
+            observer.warn(self.brief())
             return
-        notes = [] if end else [self.found(), *self.notes]
+        notes = [] if end else [self.brief(), *self.notes]
         for sentence in notes:
             observer.note(sentence)
         if end == self.late:
@@ -502,7 +502,7 @@ class Input:
             line = self.container.line
             yield from fetched(self.fd, read.reader.read, places, line)
 
-    def found(self) -> str:
+    def brief(self) -> str:
         """Describe the input in one line."""
         read = self.survey
         if read is None:
@@ -597,7 +597,7 @@ def open_input(
 
     def report(problem: Problem) -> None:
         # of all shards together each once
-        if shard is None or shard.tells(problem.line):
+        if shard is None or shard.reports(problem.line):
             on_problem(problem)
 
     if limit is not None:

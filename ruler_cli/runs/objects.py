@@ -19,7 +19,7 @@ from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.values import first_at, lookup, parts, value_at
 from ruler_cli.formats.annotate import Annotated, new_members
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
-from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
+from ruler_cli.formats.keys import CALLERS_GROUP, GroupKey, key_text
 from ruler_cli.formats.names import PROMPTS
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of
@@ -51,7 +51,7 @@ from ruler_cli.types import (
 
 _KEYS = ("group_id", "metadata.scenario_id")
 """Paths of the key of a group with `trajectories`; the first one counts for most."""
-_SHOWN = frozenset(("messages", "tools", *PROMPTS, *BESIDE))
+_JUDGED_MEMBERS = frozenset(("messages", "tools", *PROMPTS, *BESIDE))
 """Members that the judge may be shown."""
 _HIDDEN = ("prompt", "example_id")
 """Members that a mapping may have without listing them, as the `State` of verifiers does."""
@@ -152,7 +152,7 @@ class ObjectReader:
         paths = {"reward": settings.reward, "outcome": settings.outcome}
         self._native = Reader(
             form,
-            GroupKey(GIVEN),
+            GroupKey(CALLERS_GROUP),
             {name: path for name, path in paths.items() if path is not None},
             reference=settings.reference or "",
         )
@@ -308,7 +308,7 @@ class ObjectReader:
                 for reason in item.lost.values():
                     raise UnreadableError(f"{item.place}: {reason}") from None
             raise WrongShapeError(str(error)) from None
-        key = GroupKey(GIVEN)
+        key = GroupKey(CALLERS_GROUP)
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
@@ -357,7 +357,7 @@ def _record(
 
 def _shown(rollouts: Sequence[Rollout], item: _Item) -> list[Rollout]:
     """Return rollouts as they are judged: with an error if a member that the judge may be shown has no JSON form."""
-    errors = [item.lost[name] for name in _SHOWN & item.lost.keys()]
+    errors = [item.lost[name] for name in _JUDGED_MEMBERS & item.lost.keys()]
     if not errors:
         return [*rollouts]
     return [replace(rollout, error=errors[0]) for rollout in rollouts]

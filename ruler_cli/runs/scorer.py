@@ -284,11 +284,11 @@ class Scorer:
         """
         opened = running_loop().create_future()
         self._refuse_open()
-        keeper = asyncio.create_task(self._keep_open(opened))
+        open_task = asyncio.create_task(self._keep_open(opened))
         try:
             await opened
         except asyncio.CancelledError:
-            keeper.cancel()
+            open_task.cancel()
             raise
         return self
 
@@ -433,8 +433,8 @@ class Scorer:
     def _open_in(self) -> asyncio.AbstractEventLoop:
         """Return the event loop where it is open; UsageError if it is not open."""
         if self._loop is None or self.closing.is_set():
-            ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
-            raise UsageError(f"the Scorer is not open; use it {ways}")
+            how = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
+            raise UsageError(f"the Scorer is not open; use it {how}")
         if self._pid != os.getpid():
             raise UsageError(
                 "the Scorer was opened before the fork; make one in each process"

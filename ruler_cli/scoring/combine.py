@@ -269,7 +269,7 @@ def _rollouts(
     rollouts = list[RolloutValues]()
     for i, owner in enumerate(result.owner):
         if owner is None:
-            rollouts.append(RolloutValues(None, result.faults[i]))
+            rollouts.append(RolloutValues(None, result.reasons[i]))
             continue
         label = result.rewards[i] if result.rewards else None
         scored = by_distinct.get(owner)
@@ -358,7 +358,7 @@ def _scored(
         judge_score=score,
         spread=_spread(corrected),
         by_judge=by_judge,
-        said=explained,
+        explanations=explained,
         positions=tuple(positions),
         pass_scores=tuple(uncorrected),
         suspect=distinct in result.suspects,

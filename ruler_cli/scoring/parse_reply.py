@@ -157,7 +157,7 @@ def parse(
     """
     text = text[-_LONGEST:]
     try:
-        return _verdict(
+        return _final_scores(
             text,
             labels,
             criteria,
@@ -169,7 +169,7 @@ def parse(
         mended = _EXTRA_COMMA.sub(_without_comma, text)
         if whole or mended == text or len(_NAMED.findall(text)) > 1:
             raise
-        parsed = _verdict(
+        parsed = _final_scores(
             mended,
             labels,
             criteria,
@@ -220,7 +220,7 @@ def _answer(text: str) -> _Answer:
     raise DefectError("the answer held no JSON object with `scores`")
 
 
-def _verdict(
+def _final_scores(
     text: str,
     labels: Sequence[str],
     criteria: Collection[str],

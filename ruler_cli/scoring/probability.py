@@ -26,7 +26,7 @@ _DECIMALS = 7
 """Decimals of a logarithm that count: those of a number of 32 bits."""
 _DIGITS = 6
 """Decimals of a share."""
-_SHOWN = 3
+_NAMED = 3
 """Tokens that a sentence names."""
 
 
@@ -132,7 +132,7 @@ def _rounding(likely: Likely) -> float:
 
 
 def _spelled(likely: Likely) -> Iterable[str]:
-    best = sorted(likely, key=lambda pair: -pair[1])[:_SHOWN]
+    best = sorted(likely, key=lambda pair: -pair[1])[:_NAMED]
     return (
         f"“{clean(token)}” ({math.exp(min(0.0, logprob)):.0%})"
         for token, logprob in best

@@ -97,7 +97,7 @@ class Shard:
         """Return whether a group is its own, by the digest of the group's key (see `scratch.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
 
-    def tells(self, line: int) -> bool:
+    def reports(self, line: int) -> bool:
         """Return whether a line that cannot be read, and so has no key, is its own to report and keep."""
         return line % self.of == self.number - 1
 
@@ -838,8 +838,8 @@ class ScoreSettings(RunSettings):
         if combine.standardize is not None:
             return combine
         panel = self.asks[: 1 + len(self.panel)]
-        ways = {(ask.ask, ask.read) for ask in panel}
-        return replace(combine, standardize=len(ways) > 1)
+        known = {(ask.ask, ask.read) for ask in panel}
+        return replace(combine, standardize=len(known) > 1)
 
     @property
     def absolute(self) -> bool:
@@ -866,16 +866,16 @@ _OF_ALL = ("debias", "standardize")
 def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
     """Yield settings that make no sense with others, each with the problem and the remedy."""
     ask, combine = run.ask, run.combine
-    ways: list[tuple[str, Any]] = []
+    known: list[tuple[str, Any]] = []
     for judge, asked in zip(run.judges, run.asks, strict=True):
         how = (asked.ask, asked.read, asked.typed, judge.function)
-        way = (judge.model, judge.params, how)
-        for label, earlier in ways:
-            if way == earlier or label == judge.label:
+        identity = (judge.model, judge.params, how)
+        for label, earlier in known:
+            if identity == earlier or label == judge.label:
                 problem = f"judges {label} and {judge.label} have the same name, or the same model and parameters"
                 remedy = "leave one out; to ask one judge several times, use --passes"
                 yield "model", problem, remedy
-        ways.append((judge.label, way))
+        known.append((judge.label, identity))
         if not asked.by_probability and (asked.typed or asked.ask == "each"):
             problem = f"judge {judge.label} writes no score, as a decision model or with --ask each"
             yield "read", problem, "leave it out, or use --read probability"

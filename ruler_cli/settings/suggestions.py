@@ -82,7 +82,7 @@ def instead_of(word: str) -> str | None:
     return None
 
 
-def nearest(word: str, choices: Iterable[str]) -> str | None:
+def suggestion_for(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice nearest in spelling, None if none is near."""
     import difflib  # of a mistake alone
 

@@ -134,10 +134,10 @@ class _Outbox:
     def add(self, key: bytes, request: Request, stack: ExitStack) -> None:
         """Add a request; `stack` closes its batch."""
         line = self._line(key, request)
-        room = self.provider.most_bytes - _OVERHEAD - len(line)
+        space = self.provider.most_bytes - _OVERHEAD - len(line)
         most = self.provider.most_requests
         batch = self.batches[-1] if self.batches else None
-        if not batch or batch.lines.size > room or len(batch.keys) == most:
+        if not batch or batch.lines.size > space or len(batch.keys) == most:
             model = replace(model_of(self.judge), price=self.price)
             estimate = JudgeEstimate(self.judge.model, model, self.judge.params)
             batch = _PendingBatch(stack.enter_context(Scratch()), estimate)
