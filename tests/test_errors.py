@@ -144,7 +144,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             ask=AskSettings(order="input"),
             combine=CombineSettings(debias=True),
         ),
-        "judges openai/o3 and openai/o3 have one name": partial(
+        "judges openai/o3 and openai/o3 have the same name": partial(
             ScoreSettings, panel=(JudgeSettings(),)
         ),
         "needs all groups, and a shard has only some": partial(

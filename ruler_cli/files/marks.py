@@ -49,7 +49,7 @@ def refuse_foreign(
 
     It may be compressed, a table, or at an address. With `force` it is not looked at.
     """
-    why = f"no {kind} that ruler wrote"
+    why = f"is not ruler's own {kind}"
     try:
         if force or not _has_bytes(location):
             return False
@@ -82,7 +82,7 @@ def refuse_foreign(
 def not_replaced(location: Location, why: str) -> UsageError:
     """Return the error for a file that stays as it is."""
     return UsageError(
-        f"is there, and {why}",
+        f"exists, and {why}",
         "give another name (put a pattern of inputs in quotes), or replace it with --force",
         place=location.public,
     )

@@ -312,7 +312,7 @@ def refuse_name(name: str, *others: str) -> None:
         endings += (".parquet", ".eval")
     stem = out.unpacked.rpartition(".")[0]
     if stem and out.unpacked.lower().endswith(endings):
-        problem = f"no {place.removeprefix(stem)} file is written"
+        problem = f"ruler does not write {place.removeprefix(stem)} files"
         lines = stem if stem.endswith(".jsonl") else f"{stem}.jsonl"
         raise UsageError(
             problem,

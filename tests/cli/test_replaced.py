@@ -99,7 +99,7 @@ def test_foreign(ruler: Ruler, files: Path) -> None:
                 kind,
                 done.stderr,
             )
-            assert f"{path.name}: is there, and " in done.stderr, (line, kind)
+            assert f"{path.name}: exists, and " in done.stderr, (line, kind)
             assert "or replace it with --force" in done.stderr
             assert "Traceback" not in done.stderr
             assert path.read_bytes() == content, (line, kind)

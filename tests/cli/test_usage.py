@@ -56,7 +56,7 @@ USAGE = {
     f"{R} -m mine --api-base http://[": "http://",
     f"{R} -m mine --api-base http://h:99999/v1": "http://",
     f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
-    f"{P} -m openai/a": "judges openai/a and openai/a have one name",
+    f"{P} -m openai/a": "judges openai/a and openai/a have the same name",
     f"{R} -m a --escalate a --passes 2": "to ask one judge several times, use --passes",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "is not USD per million",
     # contradictory options, with the sentence of every command that has them

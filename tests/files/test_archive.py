@@ -111,7 +111,7 @@ def test_output_names(tmp_path: Path) -> None:
             (
                 "o.eval",
                 lines,
-                "is written only with an Inspect log as INPUT; name OUTPUT .jsonl",
+                "is written only with an Inspect log as INPUT; give OUTPUT a name that ends in .jsonl",
             ),
             (
                 "log",
@@ -181,7 +181,7 @@ def test_without_inspect_ai(
         done = ruler("score", *names.split(), "-m", "offline")
         assert done.returncode == 2
         assert (
-            "install it with: pip install --upgrade inspect-ai, or name OUTPUT .jsonl"
+            "install it with: pip install --upgrade inspect-ai, or give OUTPUT a name that ends in .jsonl"
             in done.stderr
         )
         assert sorted(tmp_path.iterdir()) == before

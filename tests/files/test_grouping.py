@@ -90,7 +90,7 @@ def test_consecutive() -> None:
         ("b", [4, 5]),
     ]
     with pytest.raises(
-        UsageError, match="line 6 is of a group before it, with others"
+        UsageError, match="line 6 belongs to an earlier group, with others"
     ) as error:
         next(groups)
     assert "--grouping scattered" in str(error.value)

@@ -380,4 +380,4 @@ def test_unusual_beginnings(tmp_path: Path) -> None:
         records = [{"messages": messages} for messages in rollouts]
         result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
         assert len(keys) == number
-        assert "2 rollouts that the agent begins, or" in warnings(result)
+        assert "2 rollouts in which the agent begins, or" in warnings(result)

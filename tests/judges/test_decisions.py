@@ -537,7 +537,7 @@ def test_refused(
     async def judge(_: Any) -> str:
         raise AssertionError
 
-    with pytest.raises(UsageError, match="speaks no API"):
+    with pytest.raises(UsageError, match="speaks neither API"):
         resolve(JudgeSettings("mine", api="systemone", function=judge))
     luna = ("-m", "openai/gpt-6-luna", "--api", "decisions")
     done = ruler("batch", "submit", "in.jsonl", *luna, OPENAI_API_KEY=KEY)
