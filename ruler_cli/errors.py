@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 _STOPPED = "stopped"
-"""The place of an error that stops a run on behalf of its user."""
+"""The place of an error with which the user stops a run."""
 
 
 class RulerError(Exception):

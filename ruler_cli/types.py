@@ -76,7 +76,7 @@ class Line:
 
 @value
 class Problem:
-    """Something of the input that could not be read: where, why, and its bytes, verbatim.
+    """A part of the input that could not be read: its place, the reason, and its bytes, verbatim.
 
     `too_large`: it is a record that was not held, so INPUT is its only copy.
     """
@@ -168,7 +168,7 @@ class Rubric:
 
     @property
     def statements(self) -> str:
-        """All that a judge sees of the criteria."""
+        """The part of the criteria that a judge sees."""
         return "\n".join(
             "\n".join((criterion.text, *criterion.levels))
             for criterion in self.criteria
@@ -683,7 +683,7 @@ UNANSWERED = CallError(
 
 @value
 class GroupError:
-    """A group that could not be scored: what kind of failure, and one sentence.
+    """A group that could not be scored: the kind of the failure, and one sentence.
 
     `cut`: it is too long for a server that cuts prompts.
     """
@@ -729,7 +729,7 @@ class PassScores:
 
 @value
 class FailedCall:
-    """A request that brought no scores: of which judge, pass and window, and why."""
+    """A request that brought no scores: its judge, pass and window, and the error."""
 
     judge: int
     pass_index: int

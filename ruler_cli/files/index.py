@@ -240,7 +240,7 @@ class OutputOrder:
     def in_turn(
         self, bodies: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, bytes]]:
-        """Keep the bodies of lines, and yield those whose turn it is, in the order of INPUT."""
+        """Keep the bodies of lines, and yield those that come next in the order of INPUT."""
         rows = self._bodies.rows
         for number, body in bodies:
             rows(

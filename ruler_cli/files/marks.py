@@ -29,7 +29,7 @@ _HEADS = {
         rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'
     ),
 }
-"""The beginnings of what is not a list of records."""
+"""The beginnings of files that are not lists of records."""
 _PAIR = {"chosen", "rejected", "score_chosen", "chosen_id"}
 """Members of the pairs that are made of scored records."""
 _STATUS = rb'"status":\s*"(?:scored|failed)"'

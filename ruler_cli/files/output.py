@@ -45,7 +45,7 @@ _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "hf"})
 _OTHER_ENDINGS = (
     ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
-"""Endings of names that promise what is never written."""
+"""Endings of file names of kinds that are never written."""
 _Records = Iterable[tuple[int, bytes]]
 """Numbers of lines and the records for them."""
 
@@ -72,9 +72,9 @@ class PassThrough:
     """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
 
     partial: Path | None = None
-    """The place of what was written before an error; None if none of it stays."""
+    """The file with the records that were written before an error; None if they are not kept."""
     replaces = False
-    """Tells if `commit` takes the place of something that is there."""
+    """True if `commit` replaces an existing file."""
 
     may_block = False
 
@@ -410,7 +410,7 @@ class Output:
         )
 
     def keep_order(self, order: OutputOrder) -> None:
-        """Write records in the order of INPUT: records that wait for their turn are held on disk."""
+        """Write records in the order of INPUT: records that come too early are held on disk."""
         self._in_turn = order.in_turn
 
     def write(self, records: _Records) -> int:

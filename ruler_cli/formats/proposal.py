@@ -44,16 +44,16 @@ _MOST, _DEEPEST = 100, 4
 _FIELDS = 1000
 """Fields of a record that are looked at."""
 _NOTHING = ("", "[]", "{}", "null")
-"""Texts without a text."""
+"""Values that hold no text."""
 _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
-"""Marks of a key that no path can name."""
+"""Characters of a key that no path can name."""
 _ABOUT = re.compile(
     r"(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
     r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"
     '"?$',
     re.IGNORECASE,
 )
-"""Ends of paths whose value is about the record, and neither a task nor an answer."""
+"""Ends of paths to metadata of the record, which is neither a task nor an answer."""
 _IDS = [
     *map(
         re.compile,
@@ -72,7 +72,8 @@ _IDS = [
         ),
     )
 ]
-"""Paths of what the answers to one task share: its id, an id that may be its, its name, and the number of a row."""
+"""Paths of values that answers to one task share: its id, an id that may be its own, its name, and the number of a row.
+"""
 _FLAGS = re.compile(
     r"""[][,'" ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][,'" ]*)+""", re.IGNORECASE
 )
@@ -83,7 +84,7 @@ continuation actual transcript samples hypothesis message answer solution
 """)
 """Words of fields with an answer, the best first; as those of the next ones."""
 _EITHER = frozenset(words("answer solution"))
-"""Words of an answer that is an agent's or the right one."""
+"""Words of an answer that may be an agent's or the reference."""
 _ASKERS = words("user customer client")
 _TASKS = words("""
 question ques q ask prompt instruction task query problem issue goal request user customer client asked input objective
@@ -121,7 +122,7 @@ metadata reflection variant classification parameter property schema criteria cr
 faithfulness relevance relevancy obs observation initial
 """),
 )
-"""Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
+"""Words of fields with text of graders and tools, with text that an agent was shown, and with notes on a task."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
 _SPOKEN = ("turns", "texts", "text")
@@ -245,7 +246,7 @@ def reference_fields(
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            # an `answer` may be anybody's
+            # an `answer` may be an agent's or the reference
             fields.append((column.part == "either", path))
     fields.sort(key=itemgetter(0))
     return [*dict.fromkeys(path for _, path in fields)]
@@ -286,7 +287,7 @@ def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
             members = [*holder.values()]
             by_id = len(column) == 1 and objects(members) == members
             if len(members) == 1 and by_id:
-                # one alone says its id
+                # only one of them holds its id
                 by_id = next(iter(holder)) in members[0].values()
             if by_id and members and set.intersection(*map(set, members)):
                 # because they have a key in common
@@ -427,9 +428,9 @@ def _row(
         prompt = (task,)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
-        # those beside one are not the others'
+        # fields beside one answer do not belong to the others
         figures = ""
-    # that of the whole is shorter than those of its parts
+    # the path of the whole is shorter than those of its parts
     short = sorted(columns, key=lambda column: len(column.path))
     flags = [column for column in columns if column.is_flag]
     return RecordPaths(
@@ -455,7 +456,7 @@ def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
     if column.kind == "turns":
         return True
-    # any other id, or the number of a row, may be that of anything
+    # any other id, or the number of a row, may belong to anything
     named = column.part == "answer" or column.kind == "texts"
     alone = (named or _IDS[0].search(key)) and "[]" not in column.path
     return bool(key and alone)

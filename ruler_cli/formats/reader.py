@@ -481,7 +481,7 @@ def _wrong_size(
 
 
 SAMPLE = 50
-"""Number of first records that must agree."""
+"""Number of first records that must have the same format."""
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
 
@@ -743,7 +743,7 @@ def _with_reward(
     read = {**reader.value_paths, "reward": path}
     written = path
     if LISTS.search(path):
-        # read there; what is written has one place, of each rollout or of none
+        # read there; a score has one place, in each rollout or in none
         written = path.rpartition("[].")[2]
         if form.listed or written != form.reward:
             form = replace(

@@ -63,7 +63,7 @@ _LIMIT = re.compile(
 )
 
 _REFUSING = (400, 404, 405, 415, 422, 500, 501)
-"""Statuses of refusals by what a template, a server or a model does not know."""
+"""Statuses of refusals of something that a template, a server or a model does not know."""
 _ROLE = r"(?:\bsystem[ _-]?(?:role|message|prompt|instruction)|\brole\W{1,3}system|['\"`]system)"
 _SYSTEM = re.compile(
     rf"{_ROLE}.{{0,60}}\b(?:not|un\w+|must|cannot)\b|(?:\bnot|n't|\bun\w+|\binvalid)\b.{{0,40}}{_ROLE}"
@@ -71,7 +71,7 @@ _SYSTEM = re.compile(
     r"|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""Words of a refusal of a system message, for which both messages are sent as one."""
+"""Words of a refusal of a system message, after which both messages are sent as one."""
 
 
 def limits_named(status: int, message: str) -> list[str]:

@@ -106,7 +106,7 @@ class HttpJudge(ChatJudge):
         self._proxy = proxy_of(self.base)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            # no judge is told what it said before
+            # no judge sees its earlier replies
             cookie_jar=aiohttp.DummyCookieJar(),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
             timeout=aiohttp.ClientTimeout(

@@ -241,7 +241,7 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
-        load_dotenv()  # as litellm does when it is imported
+        load_dotenv()  # as litellm does at its import
         key = self.key or getattr(sys.modules.get("litellm"), "api_key", None)
         named = {"key": bool(key), "base": bool(self.base)}
         if refuse_needs(name, provider, self.params, **named):
@@ -326,7 +326,7 @@ _STRUCTURED = "structured-outputs-"
 
 def _raw(judge: LitellmJudge, request: Request) -> dict[str, Any]:
     """The params of a request, for which litellm takes a tenth of a second."""
-    _litellm()  # nothing of it is imported before, or it would download its lists
+    _litellm()  # nothing of it is imported earlier, or it would download its lists
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 

@@ -307,7 +307,7 @@ def _codes(
 
 
 def _page(data: bytes) -> str:
-    """The words of an HTML page, else the text as it is."""
+    """Return the text of an HTML page; any other text unchanged."""
     text = data[: 4 * _LONGEST].decode("utf-8", "replace")
     return " ".join(_MARKUP.sub(" ", text).split())[:_LONGEST]
 

@@ -151,7 +151,7 @@ def stand_in_of(settings: JudgeSettings) -> str:
     elif not address:
         from dotenv import load_dotenv
 
-        load_dotenv()  # as litellm does when it is imported
+        load_dotenv()  # as litellm does at its import
         stated = map(os.environ.get, base_variables(provider))
         address = next(filter(None, stated), None)
     host = urlsplit(address or "").hostname

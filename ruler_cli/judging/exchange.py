@@ -58,7 +58,7 @@ _UNKNOWN_SCALE = (
 )
 _OTHER_SCALE = "the judge keeps to a scale other than 0 to 1, and its scores of only 0 and 1 may be on it"
 _TIMES = 2
-"""Times that a decision model is asked a question without an answer."""
+"""Number of times that a decision model is asked a question that it leaves out."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""

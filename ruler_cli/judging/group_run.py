@@ -48,7 +48,7 @@ from ruler_cli.types import (
 )
 
 _FOR_GOOD = words_of("refused too_long input interrupted budget")
-"""Kinds of a first error after which the other passes of the judge would fail too."""
+"""Kinds of a first error that the other passes of the judge would repeat."""
 _LAYOUTS = 2
 """Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
 another number of tokens for its length, so one may not be enough."""
@@ -57,7 +57,7 @@ _ESCALATED = 2
 
 T = TypeVar("T")
 OnReply = Callable[[Group, Reply | CallError], None]
-"""Gets a group, and a reply about it or the reason why there is none."""
+"""Gets a group, and a reply about it or the error in its place."""
 
 
 @dataclass(eq=False)
@@ -371,7 +371,7 @@ class _JudgePasses:
                     reply = await self.judge.call(
                         request, again=again, allowance=run.allowance
                     )
-                    # without a reply that may be kept, what there is counts
+                    # without a reply that may be kept, the cached ones count
                     if reply is not UNANSWERED or not request.cached_only:
                         if reply is UNANSWERED:
                             run.missing.append((self.number, request))

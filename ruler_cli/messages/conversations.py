@@ -132,10 +132,10 @@ _STEP_PARTS = {
     "seen": "(next_)?(obs|observations?)|((tool|action)_)?(result|output|response)"
     "|(browser|page|env|environment)_state",
 }
-"""Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
+"""Patterns of the fields of a step: thought, action, arguments, answer, and observation."""
 _AGENTS_PARTS = words("thought action arguments answer")
 _ANSWER_RANKS = words("content final_answer answer response text message")
-"""Fields of the answer, the best first: no other one may stand in place of `content`."""
+"""Fields of the answer, the best first: no other one may replace `content`."""
 _STEP_COPIES = words("model_input_messages model_output_message")
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (

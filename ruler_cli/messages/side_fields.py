@@ -21,7 +21,7 @@ HARNESS = frozenset(
         "metadata meta config setting log usage stat version replay language lang locale sentiment emotion"
     )
 )
-"""Words of keys with text of a harness, also with what it measures of each turn."""
+"""Words of keys with text or measurements of a harness."""
 _MEASURED = frozenset(
     words(
         "time timestamp ts date tag token logit logprob hash mask weight cost duration"

@@ -37,7 +37,7 @@ class Branches:
     saved: int = 0
 
     def shown(self, labels: Sequence[str]) -> list[str]:
-        """Return what stands before the rollouts, given their labels in order: a sentence and the blocks, if any."""
+        """Return the text before the rollouts, for their labels in order: a sentence and the blocks, if any."""
         shown = [templates.SHARED] if self.blocks else []
         for number, (rollouts, text) in enumerate(self.blocks, 1):
             ids = " ".join([labels[at] for at in rollouts])

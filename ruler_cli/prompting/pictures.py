@@ -44,7 +44,7 @@ def needs_less(picture: Picture) -> bool:
 
 
 def unsendable(picture: Picture) -> str:
-    """Return why a picture cannot be sent, as a predicate; empty if it can."""
+    """Return the reason why a picture cannot be sent, as a predicate; empty if it can."""
     if picture.error:
         return picture.error
     size = f"has {picture.width} × {picture.height} pixels"

@@ -81,7 +81,7 @@ def balanced(
 
 
 def keyed(*parts: bytes) -> bytes:
-    """16 bytes that no other parts have, however they are cut."""
+    """Return 16 bytes that differ for any other parts, however those are split."""
     # updates take a third of the time of one text
     digest = blake2b(digest_size=16)
     for part in parts:
@@ -374,7 +374,7 @@ def _picture_error(
     texts: Iterable[str],
     pictures: Mapping[str, Picture],
 ) -> str:
-    """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
+    """Return the reason why a picture for a judge cannot be sent, with its number; empty if all can."""
     if not pictures:
         return ""
     for mark in MARK.finditer("\n".join(texts)):
@@ -411,12 +411,12 @@ def shown_rubric(
 
 
 def rubric_mistake(holder: Group | Record) -> str:
-    """Return why the rubric of a group or a record cannot be used, as the end of a sentence; empty if it can."""
+    """Return the reason why the rubric of a group or a record cannot be used, as a predicate; empty if it can."""
     return holder.rubric_error or scale_mistake(holder.rubric)
 
 
 def _mistake(group: Group) -> str:
-    """Return why no judge is asked about a group; empty if one is."""
+    """Return the reason why no judge is asked about a group; empty if one is."""
     scale = scale_mistake(group.rubric)
     return group.mistake or (scale and f"its rubric {scale}")
 
@@ -627,7 +627,7 @@ def why_unseen(
     layout: PromptLayout,
     ask: AskSettings,
 ) -> str:
-    """Return why a group cannot be judged for its pictures; empty if it can."""
+    """Return the reason why a group cannot be judged because of its pictures; empty if it can."""
     for mark in MARK.finditer(layout.reference):
         why = unsendable(layout.pictures[mark[2]])
         if ask.shown_pictures == 0:

@@ -75,7 +75,7 @@ _READER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The counts of a run, and why it stopped before its end.
+    """The counts of a run, and the reason why it stopped before its end.
 
     `whole`: OUTPUT is written; else one that was there is as it was.
     """

@@ -3,8 +3,8 @@
 A file is surveyed first: each line is read, its group key noted, and nothing is judged before the whole input is known
 to be readable. The notes stand in a temporary file, so memory does not grow with the dump; so do the lines, unless they
 can be read in INPUT by their offsets. A large file whose every line is a group is only looked at: its lines are
-counted, each ends as an object does, and is parsed when it is its turn. A pipe is read once:
-its groups must be adjacent.
+counted, each must end as an object does, and is parsed when it is judged. A pipe is read once: its groups must be
+adjacent.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ counts once."""
 
 
 def _ignore(*_: object) -> None:
-    """Take what nobody asked for."""
+    """Ignore a record that no caller asked for."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Survey:
 
     @property
     def compares(self) -> bool:
-        """Return whether openings within a group tell something: else they are alike, or meant not to be."""
+        """Return whether openings within a group are compared: else they are alike, or differ on purpose."""
         return not (self.reader.by_prompt or self.reader.format.varied_prompts)
 
     def read(
@@ -326,7 +326,7 @@ class Input:
 
     @property
     def in_order(self) -> bool:
-        """Return whether groups come as their records lie in INPUT; else output waits for its turn."""
+        """Return whether groups come as their records lie in INPUT; else output is put into that order."""
         scattered = (
             self.survey is not None and self.survey.layout == "scattered"
         )
@@ -403,7 +403,7 @@ class Input:
         return read
 
     def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
-        """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
+        """Count the lines of a large file of groups, each of which is then parsed once, when it is judged.
 
         Return False if one of them is not an object at a glance: then the file is to be surveyed.
         """
@@ -619,7 +619,7 @@ def open_input(
 def _reader_of(
     name: str, first: Sequence[Line], settings: InputSettings
 ) -> Reader:
-    """Return the reader of the format of the first records; UsageError for paths that cannot be meant."""
+    """Return the reader of the format of the first records; UsageError for paths that make no sense."""
     records = first_records(name, first)
     reader = detect(name, records, settings)
     if len(settings.messages) == 1:
@@ -726,7 +726,7 @@ def refuse_other_groups(
 
 
 def _name(group: Group, *, by_prompt: bool) -> str:
-    """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
+    """Return the name of a group among those of other files: its key, or the hash of its prompt for a line."""
     prompt = ""
     if by_prompt or group.key == group.records[0].line.where:
         for rollout in group.rollouts[:1]:

@@ -1,4 +1,4 @@
-"""Groups that are Python objects → groups to judge, and annotated copies of what was given.
+"""Groups that are Python objects → groups to judge, and annotated copies of the objects.
 
 A group is a list of rollouts or of lists of messages, a dict or an object that holds rollouts as `trajectories`, or a
 dict of any format that is a whole group. It is read from its JSON form as a line of a file is; what an annotation
@@ -435,7 +435,7 @@ def _item(rollout: Any, place: str) -> _Item:
 
 
 def _beside(group: Any) -> dict[str, Any]:
-    """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
+    """Return the members of a holder beside its trajectories; UnreadableError if one has no form in JSON."""
     names = group if isinstance(group, Mapping) else _OF_GROUPS
     members = {
         name: member(group, name) for name in names if name != "trajectories"
@@ -452,7 +452,7 @@ def _beside(group: Any) -> dict[str, Any]:
 def _json_form(
     item: Any, attributes: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the members of a rollout that JSON has a form for, and why it has none for the others."""
+    """Return the members of a rollout that have a JSON form, and the reasons why the others have none."""
     value = dict[str, Any]()
     lost = dict[str, str]()
     mapping = isinstance(item, Mapping)
@@ -566,7 +566,7 @@ def _notes(
     changes: dict[str, Any],
     annotated: Sequence[Annotated],
 ) -> list[dict[str, Any]]:
-    """Return what the changes of a record say of each rollout."""
+    """Return the annotation of each rollout in the changes of a record."""
     notes = list[Mapping[str, Any]]()
     if form.listed:
         listed = parse_value(changes["ruler"])

@@ -181,7 +181,7 @@ async def scored_groups(
     *,
     opens: bool = False,
 ) -> AsyncGenerator[JudgedGroup[Any], None]:
-    """Yield groups with their scores, in order; raise what ended them after all that were done by then.
+    """Yield groups with their scores, in order; raise the error that ended them after all that were done by then.
 
     `opens`: the Scorer is open as long. No generator uses another: a loop that ends closes all of them at once.
     """
@@ -556,7 +556,7 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
 
 
 def _refuse_blocking(what: str, remedy: str) -> None:
-    """Raise UsageError where an event loop runs: what blocks the thread blocks the loop."""
+    """Raise UsageError where an event loop runs: a call that blocks the thread blocks the loop."""
     if _loop_here() is not None:
         raise UsageError(
             f"{what} would block the event loop of this thread", remedy

@@ -62,7 +62,7 @@ if (
     from ruler_cli.scoring.tables import PassTables
 
 FIRST_ASKED = 20
-"""Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
+"""Groups of which one must get a score: if no reply of a judge can be used, no further one is paid for."""
 _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 _TWO_SCALES = (
@@ -70,17 +70,17 @@ _TWO_SCALES = (
     "--set standardize=false does not"
 )
 UNUSABLE = ("reply", "transport", "refused")
-"""Kinds of failures that the judge, and not the group, is the reason of."""
+"""Kinds of failures that the judge causes, and not the group."""
 _UNSURE = GroupError(
     "reply",
     "the judge gave only 0 and 1, and later left that scale, so these scores may be on another one",
 )
 _FIGURES = words_of("tied alone one_score degraded explained same_explanations")
-"""Counts of a summary that its figures give."""
+"""Counts of a summary that come from its figures."""
 _TICK = 1.0
 """Seconds between the reports to an observer."""
 _ENOUGH = 20
-"""Groups of a stream from which on a share of them is one."""
+"""Groups of a stream after which a share of them means something."""
 _LISTED = 20
 """Rubrics of a run whose texts its summary has, and models that it names."""
 
@@ -192,7 +192,7 @@ class ScoringSession:
         self.stop_signal.on_stop = self._stop
         self.summary = Summary()
         self.names = tuple([judge.label for judge in settings.judges])
-        # what says how likely an answer is says nothing else
+        # a sentence on probabilities holds no other explanation
         self._wordless = {
             number
             for number, judge in enumerate(settings.judges)
@@ -239,7 +239,7 @@ class ScoringSession:
         group: Group,
         reply: Reply | CallError,
     ) -> None:
-        """Show a reply to the observer; what has no text is shown as it came."""
+        """Show a reply to the observer; a reply without a text is shown as it came."""
         if isinstance(reply, CallError):
             text = reply.reason
         else:
@@ -273,7 +273,7 @@ class ScoringSession:
     async def judge(self, group: Group) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
         before = self._gave_up
-        if before:  # while this task waited for its first turn
+        if before:  # while this task waited to start
             return None
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - the engine's
@@ -390,7 +390,7 @@ class ScoringSession:
     ) -> None:
         failed = self.summary.failed
         failed[error.kind] = failed.get(error.kind, 0) + 1
-        # of those that lack a reply there may be a million, and the summary counts them
+        # a million may lack a reply, and the summary counts them
         if reported:
             self.observer.failed(group.key, error.kind, error.reason)
 
@@ -423,7 +423,7 @@ class ScoringSession:
         return Scored(group, result, scores, part)
 
     def stop_if_too_many(self) -> None:
-        """Stop if more has failed than the user allows; what the cap left out is not a failure.
+        """Stop if more has failed than the user allows; a group that the cap left out is not a failure.
 
         A share is of all groups if their number is known, once judging has begun.
         """
@@ -455,7 +455,7 @@ class ScoringSession:
         )
 
     def finish(self) -> tuple[Summary, RulerError | None]:
-        """Return the counts so far, and why the run stopped or left something out."""
+        """Return the counts so far, and the reason why the run stopped or left something out."""
         summary = self.summary
         stopped = self.stop_signal.reason
         if stopped is None:
@@ -498,7 +498,7 @@ class ScoringSession:
             self._grace.cancel()
 
     def _stop(self) -> None:
-        """Read no further group, and let calls in flight finish, but not for ever."""
+        """Read no further group, and let calls in flight finish within the grace period."""
         reason = self.stop_signal.reason
         in_flight = self.panel.status().in_flight
         self.panel.schedule_check()
@@ -577,7 +577,7 @@ def _secrets(settings: ScoreSettings) -> list[str]:
 
 
 def _params(settings: ScoreSettings, secrets: Sequence[str]) -> str:
-    """Return the parameters of the judges of a run, and what sets their requests apart, as text without secrets."""
+    """Return the parameters of the judges, and the values that set their requests apart, as text without secrets."""
     judges = list[dict[str, Any]]()
     for judge in settings.judges:
         facts: dict[str, Any] = {

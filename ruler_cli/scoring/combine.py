@@ -80,7 +80,7 @@ class Combination:
 
 
 Combined = Combination | GroupError
-"""The scores of a group, or the reason that there are none."""
+"""The scores of a group, or the error in their place."""
 
 
 def combine(
@@ -380,7 +380,7 @@ def _spread(scores: Sequence[float]) -> float | None:
 def _explanation(
     score: float, distinct: int, tables: Sequence[ScoreTable]
 ) -> str:
-    """Return what explains the score of a rollout that is nearest to this one; of equals the first pass."""
+    """Return the explanation of the score of a rollout that is nearest to this one; of equals the first pass."""
     best = (inf, 0, 0)
     explanation = ""
     for table in tables:

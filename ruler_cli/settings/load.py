@@ -245,7 +245,7 @@ def score_settings(
 
 
 def scored_input(options: Options, source: str) -> InputSettings:
-    """Return how the records of a scored file are read; its outcome is what `labels` names."""
+    """Return the settings that read a scored file; its outcome is the value that `labels` names."""
     # OUTPUT has no other values around its records
     rows = {
         name: replace(row, records="") for name, row in options.rows.items()

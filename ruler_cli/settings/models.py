@@ -653,7 +653,7 @@ class InputSettings(Section):
         ),
     ] = None
     limit: Annotated[Limit, PerRun("Only the first N groups.", "N")] = None
-    # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
+    # a record that comes too early is a row of SQLite's, which takes 10^9 bytes
     max_record: Annotated[
         int,
         Within(1, 900),

@@ -199,7 +199,7 @@ def other_scale(rubric: str) -> str:
 
 @lru_cache(64)  # a rubric is that of many groups
 def scale_mistake(rubric: Standards | None) -> str:
-    """Return why no judge is asked with a rubric, and what to do; empty if it can be used."""
+    """Return the reason why a rubric cannot be used, with the remedy; empty if it can."""
     if isinstance(rubric, Rubric):
         texts = [criterion.text for criterion in rubric.criteria]
     else:

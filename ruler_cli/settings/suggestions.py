@@ -71,7 +71,7 @@ OLD = {
 
 
 def instead_of(word: str) -> str | None:
-    """Return what to use for an option or command that people know from elsewhere, None for any other word."""
+    """Return the remedy for an option or command that people know from elsewhere, None for any other word."""
     name = word.lstrip("-").replace("-", "_").lower()
     if name in OLD:
         return OLD[name]

@@ -29,7 +29,7 @@ _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
 
 Fits = Callable[[Line], bool | None]
-"""Tells if a record is of the format; None: it is not a JSON object."""
+"""Returns whether a record is of the format; None: it is not a JSON object."""
 
 
 class Writer(ABC):

@@ -53,10 +53,10 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
             row.size += len(piece)
             if row.size <= most:
                 row.raw += piece
-                # bytes that are not UTF-8 become characters that no JSON holds
+                # bytes that are not UTF-8 become characters that JSON cannot hold
                 yield piece.decode("utf-8", "surrogateescape")
                 continue
-            # what is not held only shows where the row ends
+            # the part that is not held only shows where the row ends
             quotes += piece.count(b'"')
             if piece.endswith(b"\n"):
                 yield '"' * (quotes % 2)
