@@ -237,7 +237,7 @@ class OutputOrder:
         self._lines = index.lines()
         self._next = next(self._lines, None)
 
-    def in_turn(
+    def ordered(
         self, bodies: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, bytes]]:
         """Keep the bodies of lines, and yield those that come next in the order of INPUT."""

@@ -373,7 +373,7 @@ class Output:
         self._empty = True
         self._done = False
         self._ended = False
-        self._in_turn: Callable[[_Records], _Records] = iter
+        self._ordered: Callable[[_Records], _Records] = iter
 
     def write_as(
         self,
@@ -411,7 +411,7 @@ class Output:
 
     def keep_order(self, order: OutputOrder) -> None:
         """Write records in the order of INPUT: records that come too early are held on disk."""
-        self._in_turn = order.in_turn
+        self._ordered = order.ordered
 
     def write(self, records: _Records) -> int:
         """Take the records of one group; return the number of records that reached OUTPUT.
@@ -420,7 +420,7 @@ class Output:
         """
         written = 0
         with self._errors():
-            for number, record in self._in_turn(records):
+            for number, record in self._ordered(records):
                 if record:
                     self._empty = False
                     self.writer.put(number, record)

@@ -198,7 +198,7 @@ Gathering = tuple[str, Names]
 """The way in which events become records: the list of each record, and the paths of the id of an event's rollout, whose
 name in the record is the first of them; none: the file is one rollout."""
 _LISTS: Gathering = ("", ())
-"""That of lines which are lists of messages: each is a rollout by itself."""
+"""The gathering of lines that are lists of messages: each is a rollout by itself."""
 
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:

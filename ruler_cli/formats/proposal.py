@@ -72,8 +72,7 @@ _IDS = [
         ),
     )
 ]
-"""Paths of values that answers to one task share: its id, an id that may be its own, its name, and the number of a row.
-"""
+"""Paths of values that answers to one task share: its id, an id that may be its, its name, the number of a row."""
 _FLAGS = re.compile(
     r"""[][,'" ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][,'" ]*)+""", re.IGNORECASE
 )
@@ -141,7 +140,7 @@ class _Column:
         """The words of its path."""
         return words_of(self.path)
 
-    def says(
+    def has(
         self,
         names: Collection[str],
     ) -> bool:
@@ -182,18 +181,18 @@ class _Column:
     @cached_property
     def part(self) -> str:
         """The part of a record that its name says: answer, gold, either, task, or another text; empty for no part."""
-        stages = self.kind == "texts" and self.says(_STEPS)
-        if stages or self.says(_NEITHER) or _ABOUT.search(self.path):
+        stages = self.kind == "texts" and self.has(_STEPS)
+        if stages or self.has(_NEITHER) or _ABOUT.search(self.path):
             return ""
         if self.kind not in _SPOKEN:
-            return "gold" if self.says(_REFERENCES) else ""
+            return "gold" if self.has(_REFERENCES) else ""
         named = self.words.intersection(_ANSWERS)
-        asks = self.says(_TASKS) and self.prose
-        if self.says(_AUTHORS) and self.prose and (named or not asks):
+        asks = self.has(_TASKS) and self.prose
+        if self.has(_AUTHORS) and self.prose and (named or not asks):
             return "answer"
-        if self.says(_GOLD):
+        if self.has(_GOLD):
             return "gold"
-        if asks and self.says(_ASKERS):
+        if asks and self.has(_ASKERS):
             return "task"
         if named & _EITHER and named <= _EITHER | {"final"}:
             return "either"
@@ -241,7 +240,7 @@ def reference_fields(
     fields = []
     for column in _columns(values):
         path = column.whole
-        named = column.says((*_REFERENCES, *_EITHER)) and "[]" not in path
+        named = column.has((*_REFERENCES, *_EITHER)) and "[]" not in path
         if column.part not in ("gold", "either") or column.is_flag or not named:
             continue
         references = [str(lookup(value, path)) for value in values]
@@ -413,7 +412,7 @@ def _row(
     named = best.words.intersection(_ANSWERS)
     for column in others:
         # outputs of several models stand in fields that differ by a model's name alone
-        models = best.says(_MODELS) and column.says(_MODELS)
+        models = best.has(_MODELS) and column.has(_MODELS)
         alike = column.words.intersection(_ANSWERS) == named
         if alike and (named or models) and column.kind == best.kind == "text":
             if not column.path.startswith(task.rpartition(".")[0]):
@@ -421,7 +420,7 @@ def _row(
                 return None
             messages[column.whole] = None
     prompt: Names = ()
-    if any(first_agent_turn(_turns(said)) for said in best.values):
+    if any(first_agent_turn(_turns(value)) for value in best.values):
         # turns of another speaker come first
         key = ""
     elif task:
@@ -470,8 +469,8 @@ def _written(columns: _Columns) -> _Columns:
     for column in columns:
         parts[column.part].append(column)
         named |= column.words
-        graded |= column.is_flag and column.says(_OUTCOMES)
-        stages |= "[]" in column.path and column.says(_STEPS)
+        graded |= column.is_flag and column.has(_OUTCOMES)
+        stages |= "[]" in column.path and column.has(_STEPS)
     answers = parts["answer"]
     if any(column.kind == "texts" for column in parts["task"]):
         # lists of texts beside those of tasks are the stages of one rollout

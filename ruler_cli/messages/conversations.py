@@ -258,8 +258,8 @@ def step_turns(
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
     parts = {*map(_part_of, keys)}
-    told = parts & {"thought", "seen"} or (calls and "arguments" in parts)
-    if "speaker" in parts or not (told and parts & {"action", "calls"}):
+    is_step = parts & {"thought", "seen"} or (calls and "arguments" in parts)
+    if "speaker" in parts or not (is_step and parts & {"action", "calls"}):
         return None
     turns: Messages = []
     for turn in chain.from_iterable(map(_turns_of_step, steps)):

@@ -305,7 +305,7 @@ def each_at(
 
 @dataclass(frozen=True, slots=True)
 class ComparableMessage:
-    """A message in its normal form and as a chat message, with the names of its calls; equal ones say the same."""
+    """A message in its normal form and as a chat message, with the names of its calls; equal ones have equal text."""
 
     role: str
     text: str
@@ -315,7 +315,7 @@ class ComparableMessage:
 
 
 def comparable(message: Turn) -> ComparableMessage:
-    """Read what a message says."""
+    """Read a message for a comparison with others."""
     form = read_message(message)
     called = tuple([call.name for call in form.calls])
     text = form.text

@@ -1,4 +1,4 @@
-"""Fields of a turn beside its content → what they say, which a judge is shown, or which counts as not shown."""
+"""Fields of a turn beside its content → their text for the judge, or for the count of text that is not shown."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def side_fields(
     """
     shown = other_text(message, numbers=True, besides=besides)
     for key, value in shown.items():
-        says = tuple(_values_inside(value, key))
-        if says and _NOTES.isdisjoint(words_of(key)):
-            yield SideField(key, json_or_quoted(value), says)
+        values = tuple(_values_inside(value, key))
+        if values and _NOTES.isdisjoint(words_of(key)):
+            yield SideField(key, json_or_quoted(value), values)
 
 
 def is_shown_beside(
@@ -98,11 +98,11 @@ def repeats(
     field: SideField,
     line: str,
 ) -> bool:
-    """Return whether a line says all that a field says."""
-    return all(_says(line, value) for value in field.says)
+    """Return whether a line already contains every value of a field."""
+    return all(_contains(line, value) for value in field.values)
 
 
-def _says(
+def _contains(
     line: str,
     value: Any,
 ) -> bool:

@@ -77,7 +77,7 @@ def render(
     seen = seen or Seen()
     for message in messages:
         for side_field in message.hidden:
-            seen.hidden.append(f"{side_field.name} {[*side_field.says]}")
+            seen.hidden.append(f"{side_field.name} {[*side_field.values]}")
     renderer = _Renderer(shortening, seen.pictures)
     lines = [renderer.message(*numbered) for numbered in enumerate(messages)]
     pairing = pair_results(renderer.events, messages, lines)
@@ -240,7 +240,7 @@ class _Renderer:
         fields: Iterable[SideField],
         line: str,
     ) -> Iterator[str]:
-        """Yield a line for each field that says what the lines before it do not."""
+        """Yield a line for each field with a value that the lines before it lack."""
         for side_field in fields:
             if not repeats(side_field, line):
                 yield f"{_name(role)} {self._field(side_field)}"

@@ -418,8 +418,8 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     """Resolve the judges of a run, not yet open; UsageError for those that cannot be asked."""
     for error in judge_errors(settings):
         raise error
-    way_to = cached_only if settings.cached_only else resolve
-    return [way_to(judge) for judge in settings.judges]
+    resolver = cached_only if settings.cached_only else resolve
+    return [resolver(judge) for judge in settings.judges]
 
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:

@@ -154,7 +154,7 @@ class _Groups:
         self.endless = not isinstance(groups, Sized)
         self.error: Exception | None = None
         self._reader = reader
-        self._groups = _in_turn(groups)
+        self._groups = _each(groups)
         if isinstance(groups, AsyncIterable):
             self._groups = aiter(groups)
         self._index = 0
@@ -234,7 +234,7 @@ def refuse_no_groups(groups: Any) -> None:
         )
 
 
-async def _in_turn(groups: Iterable[Any]) -> AsyncIterator[Any]:
+async def _each(groups: Iterable[Any]) -> AsyncIterator[Any]:
     """Yield the groups of an iterable."""
     for group in groups:
         yield group

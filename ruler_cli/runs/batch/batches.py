@@ -69,7 +69,7 @@ class BatchCostError(RulerError):
 
 
 class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
-    """It is unknown if a batch exists at its provider.
+    """A batch may or may not exist at its provider.
 
     Each of `candidates`, ids at the provider, may be it, and it may still appear within `seconds_left`.
     """
