@@ -8,8 +8,9 @@ from ruler_cli.types import Picture
 
 
 class SideField(NamedTuple):
-    """A field beside the content of a message, a call, a result or a part: its value as text, and the texts and numbers
-    in it.
+    """A field beside the content of a message, a call, a result or a part.
+
+    `text` is its value as text, and `values` are the texts and numbers in it.
     """
 
     name: str
