@@ -287,7 +287,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
                 ScoreSettings(judge=offline, input=InputSettings(limit=1)),
             )
         ),
-        "have each scored by itself": lambda: of_file(
+        "score each rollout by itself": lambda: of_file(
             write(folder / "single.jsonl", [group("a", 0.5)])
         ),
     }

@@ -233,7 +233,7 @@ _ADDRESS = re.compile(
 def check_address(base: str) -> None:
     """Raise UsageError unless an address can be called; the message omits it, since it may hold a password."""
     if not _ADDRESS.fullmatch(base):
-        problem = "is not an http:// or https:// address with a host, and without a name, password or `?`"
+        problem = "is not an http:// or https:// address with a host and without a user name, a password or `?`"
         remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
         raise UsageError(problem, remedy, place="--api-base")
 
@@ -354,7 +354,7 @@ def _refuse_typed(settings: JudgeSettings) -> None:
     if not settings.typed:
         return
     if settings.function is not None or is_embedded(settings):
-        problem = "speaks neither API of decision models"
+        problem = "speaks no decision-model API"
         place = f"judge {settings.label}"
         raise UsageError(problem, "leave out --api", place=place)
     refuse_parameters(settings.params)

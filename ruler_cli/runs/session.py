@@ -66,8 +66,8 @@ FIRST_ASKED = 20
 _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 _TWO_SCALES = (
-    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
-    "--set standardize=false does not"
+    "judges are asked or read in different ways: use --set standardize=true to bring them to one scale at the end, "
+    "or --set standardize=false to leave them"
 )
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge causes, and not the group."""

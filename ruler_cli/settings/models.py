@@ -877,7 +877,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
                 yield "model", problem, remedy
         known.append((judge.label, identity))
         if not asked.by_probability and (asked.typed or asked.ask == "each"):
-            problem = f"judge {judge.label} writes no score, as a decision model or with --ask each"
+            problem = f"judge {judge.label} writes no scores: it is a decision model, or --ask each applies"
             yield "read", problem, "leave it out, or use --read probability"
     scale = scale_mistake(ask.rubric)
     if scale:
@@ -895,9 +895,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
     if combine.standardize and not run.panel:
         yield "standardize", "needs a panel", "use -m for each judge"
     if combine.debias and ask.order == "input":
-        problem = (
-            "needs a random order: in input order a position tells the rollout"
-        )
+        problem = "needs a random order: in input order no position is random"
         yield "debias", problem, "leave out --set order=input"
     if run.adaptive and ask.passes < FIRST_PASSES:
         problem = "starts with 2 passes for every group"

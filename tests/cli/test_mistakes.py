@@ -66,7 +66,7 @@ OURS = {
     f"{S} -m offlin": "judge offlin: no such provider or model; write provider/model, e.g. anthropic/…, `offline`",
     f"{S} -m http://h/v1": "or use --api-base for an endpoint of your own",
     f"{S} -m mine --api-base 8000": "write one such as http://localhost:8000/v1, and name a key with --api-key-env",
-    f"{S} -m mine --api-base http://h/v1?key=secret": "and without a name, password or `?`",
+    f"{S} -m mine --api-base http://h/v1?key=secret": "and without a user name, a password or `?`",
     f"{S} -p apikey=secret": "-p apikey: a key is not a parameter; name the variable that holds it with --api-",
     f"{S} --api-key-env sk-secret": "expects the name of a variable, and its value (not shown) is not one; put",
     f"{S} -m mine --api-base localhost:8000": "write one such as http://localhost:8000/v1",

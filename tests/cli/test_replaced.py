@@ -172,7 +172,7 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
             ):
                 done = ruler(*line)
                 assert done.returncode == 2, line
-                assert "holds scores of other groups" in done.stderr
+                assert "holds scores of groups that INPUT" in done.stderr
                 assert (files / "two.scored").read_bytes() == before
         # a new dump goes where the last one went, and scores that belong together do
         assert ruler("score", "in.jsonl", "two.scored", *SCORE).returncode == 0

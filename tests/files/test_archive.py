@@ -126,7 +126,7 @@ def test_output_names(tmp_path: Path) -> None:
                 output.write_as(source)
         with (
             Output(str(tmp_path / "o.eval")) as output,
-            pytest.raises(UsageError, match=r"OUTPUT \.jsonl"),
+            pytest.raises(UsageError, match=r"in \.jsonl"),
         ):
             output.write_as(
                 log, scored=False
@@ -151,7 +151,7 @@ def test_scored_log(tmp_path: Path) -> None:
         with (
             nullcontext()
             if is_scored
-            else pytest.raises(UsageError, match="is there")
+            else pytest.raises(UsageError, match="exists")
         ):
             refuse_foreign(place, "OUTPUT")
 

@@ -338,7 +338,7 @@ def test_wrong_file(tmp_path: Path) -> None:
             Ledger(path)
         if name in ("folder", "text", "foreign"):
             with pytest.raises(
-                UsageError, match=f"{name}: .*{says}.*; correct the --ledger"
+                UsageError, match=f"{name}: .*{says}.*; correct --ledger"
             ):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
@@ -741,7 +741,7 @@ def test_bad_pages(tmp_path: Path) -> None:
     with Ledger(path) as ledger, pytest.raises(OutputError) as error:
         ledger.stats()
     assert (
-        "`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has"
+        "`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still holds"
         in str(error.value)
     )
     assert "--ledger PATH" in str(error.value)
