@@ -201,7 +201,7 @@ def test_two_kinds(
     options = ("--rubric", json.dumps(rubric))
     run = ruler("score", source, "criteria.jsonl", *panel, *options)
     assert (
-        "--set standardize=true brings them to one scale at the end"
+        "use --set standardize=true to bring them to one scale at the end"
         in run.stderr
     )
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
