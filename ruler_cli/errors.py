@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 _STOPPED = "stopped"
-"""The place of an error that stops a run on behalf of its user."""
+"""The place of an error with which the user stops a run."""
 
 
 class RulerError(Exception):
-    """A run cannot go on; the text is one sentence with a way out, in which options are named as on a command line.
+    """An error that ends a run; its text is one sentence with a remedy, and names options as the command line does.
 
     Its parts: the `place` (a file and a line, an option and its value, a judge), the `problem` there, and the
     `remedy`. Each but the problem may be empty.
@@ -48,7 +48,7 @@ class RulerError(Exception):
 
     @property
     def reason(self) -> str:
-        """The sentence, without the word that says that a run stopped."""
+        """The sentence, without the prefix that says that a run stopped."""
         return str(self).removeprefix(f"{_STOPPED}: ")
 
     def with_parts(self, **parts: str) -> Self:
@@ -82,11 +82,11 @@ class NothingToCompare(UsageError):  # noqa: N818 - the input is no error by its
     """No group of INPUT has two rollouts that differ; nothing was sent."""
 
     def __init__(self, key: str) -> None:
-        """`key` says what makes rollouts one group."""
-        alike = f"each has one rollout, or rollouts that are all alike ({key})"
+        """Take the `key` that makes rollouts one group."""
+        alike = f"each has one rollout, or only identical rollouts ({key})"
         super().__init__(
             f"no group of INPUT has anything to compare: {alike}",
-            "name what the rollouts of one task share with --group-by PATH, or have each scored by itself with "
+            "give the field that rollouts of one task share with --group-by PATH, or score each rollout by itself with "
             "--set single=score",
         )
 
@@ -96,13 +96,13 @@ class ForeignError(UsageError):
 
 
 class InputChanged(RulerError):  # noqa: N818 - as the next ones
-    """INPUT is not what it was when the run began; what was written by then is whole."""
+    """INPUT changed after the run began; every record that was written before is whole."""
 
     def __init__(self, name: str, reason: str) -> None:
-        """`name` is that of INPUT, `reason` the place that differs, or why it cannot be read any more."""
+        """Take the name of INPUT, and the place that differs or the error of the reading as the reason."""
         problem = f"changed while it was read ({reason})"
         super().__init__(
-            problem, "run again when no program writes it", place=name
+            problem, "run again once no program writes to it", place=name
         )
 
 
@@ -113,12 +113,12 @@ class RefusedError(RulerError):
 
 
 class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
-    """None of the first groups that the judges were asked about in this run got a score."""
+    """None of the first groups that were sent to the judges in this run got a score."""
 
     resumable = False
 
     def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
-        """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
+        """Take the number of groups, the reason of the last one, and the number of the first one in INPUT."""
         problem = (
             f"of the first {groups} groups sent to the judge, none was scored"
         )
@@ -136,7 +136,7 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
     """More failed than the user allows."""
 
     def __init__(self, allowed: str) -> None:
-        """`allowed` is the bound, as given."""
+        """Take the bound as the user gave it."""
         problem = f"more failed than --max-failures {allowed} allows"
         remedy = "raise the limit, or ask again with --retry-failed"
         super().__init__(problem, remedy, place=_STOPPED)
@@ -157,12 +157,12 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
         self.resumable = least is None or least <= cap
-        reached, way_out = "reached", "another run may spend as much again"
+        reached, advice = "reached", "another run may spend as much again"
         if least is not None and not self.resumable:
-            reached = "less than any group left may cost"
-            way_out = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
+            reached = "less than any remaining group may cost"
+            advice = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}"
-        super().__init__(problem, way_out)
+        super().__init__(problem, advice)
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
@@ -179,7 +179,7 @@ class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
     """A signal stopped the run; `exit_code` is 128 + its number, as in shells."""
 
     def __init__(self, signum: int, outage: str = "") -> None:
-        """`signum` is the number of the signal, `outage` the sentence on a judge that was down."""
+        """Take the number of the signal, and the sentence on a judge that was down."""
         super().__init__(f"interrupted; {outage}" if outage else "interrupted")
         self.signum, self.exit_code = signum, 128 + signum
 
@@ -210,11 +210,11 @@ def system_errors(
     try:
         yield
     except OSError as error:
-        problem, way_out = system_problem(error)
+        problem, advice = system_problem(error)
         raise kind(
-            f"cannot be {verb}: {problem}", remedy or way_out, place=place
+            f"cannot be {verb}: {problem}", remedy or advice, place=place
         ) from None
     except UnicodeDecodeError:
         raise kind(
-            "is not text in UTF-8", remedy or "save it as UTF-8", place=place
+            "is not UTF-8 text", remedy or "save it as UTF-8", place=place
         ) from None

@@ -50,9 +50,9 @@ def value(cls: type[T]) -> type[T]:
 class Line:
     """One record of INPUT: 1-based number in its order, byte offset in the decompressed stream, bytes.
 
-    `place` is how a sentence names it where it is not simply `line NUMBER`. `source` is the name of its
-    file where INPUT is several. `skipped` is the size of a record that is larger than the bound: `raw` is its
-    beginning then, and not held further. `error` says why it is no record, whatever its bytes are.
+    `place` is how a sentence names it where it is not simply `line NUMBER`. `source` is the name of its file where
+    INPUT is several. `skipped` is the size of a record that is larger than the bound: `raw` is its beginning then, and
+    not held further. `error` says why it is not a record, whatever its bytes are.
     """
 
     number: int
@@ -76,7 +76,7 @@ class Line:
 
 @value
 class Problem:
-    """Something of the input that could not be read: where, why, and its bytes, verbatim.
+    """A part of the input that could not be read: its place, the reason, and its bytes, verbatim.
 
     `too_large`: it is a record that was not held, so INPUT is its only copy.
     """
@@ -168,7 +168,7 @@ class Rubric:
 
     @property
     def statements(self) -> str:
-        """All that a judge sees of the criteria."""
+        """The part of the criteria that a judge sees."""
         return "\n".join(
             "\n".join((criterion.text, *criterion.levels))
             for criterion in self.criteria
@@ -479,14 +479,13 @@ class Request:
     """One request to the judge: the two messages, the labels to score, the longest answer.
 
     With `words` it asks for one of them, and their probabilities are read, the lowest first. With `questions`, typed
-    ones for a decision model, both messages are one text. Neither has labels.
-    `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
-    `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
-    `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
-    `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
-    do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
-    `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is the system message that asks for
-    an object with the labels as keys in place of a list; empty if there is none.
+    ones for a decision model, both messages are one text. Neither has labels. `pass_index` is the number of the pass,
+    from 0: two passes may ask the same and are two calls. `criteria` are those that each rollout is judged by, by their
+    labels; without any it gets a score. `fitted`: `max_output_tokens` is all that the judge's context leaves.
+    `cached_only`: only an earlier reply counts. The first `shared` characters of `user` come again in a later request,
+    behind the same system message. `shown` maps the label of each rollout in the request, in order, to the number of
+    the distinct rollout. `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is the system
+    message that asks for an object with the labels as keys in place of a list; empty if there is none.
     """
 
     system: str
@@ -500,7 +499,7 @@ class Request:
     criteria: Mapping[str, Criterion] = field(
         default_factory=dict, compare=False
     )
-    kept: bool = field(default=False, compare=False)
+    cached_only: bool = field(default=False, compare=False)
     shared: int = field(default=0, compare=False)
     shown: Mapping[str, int] = field(
         default_factory=dict, repr=False, compare=False
@@ -635,13 +634,12 @@ class Reply:
 class CallError:
     """A call without a usable answer.
 
-    `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not
-    before `retry_after` seconds where the server named them. `rate` tells that a limit was passed
-    and nothing is broken. `context` is the judge's context and this request's size in tokens, where
-    the server named both. `sent` is False where the request certainly never reached the judge.
-    `body` is an answer that came, and may have been paid for, but is no chat completion. `kept` is False
-    where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the server cut; none
-    if it was not sent, since the server would cut it.
+    `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not before `retry_after` seconds
+    where the server named them. `rate` tells that a limit was passed and nothing is broken. `context` is the judge's
+    context and this request's size in tokens, where the server named both. `sent` is False where the request certainly
+    never reached the judge. `body` is an answer that came, and may have been paid for, but is not a chat completion.
+    `kept` is False where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the
+    server cut; none if it was not sent, since the server would cut it.
     """
 
     kind: Kind
@@ -676,7 +674,7 @@ class Judge(Protocol):
 
 UNANSWERED = CallError(
     "transport",
-    "the ledger holds no answer to what was to be asked, and no judge is asked",
+    "the ledger has no reply to the request, and no judge is asked",
     "group",
     sent=False,
 )
@@ -685,7 +683,7 @@ UNANSWERED = CallError(
 
 @value
 class GroupError:
-    """A group that could not be scored: what kind of failure, and one sentence.
+    """A group that could not be scored: the kind of the failure, and one sentence.
 
     `cut`: it is too long for a server that cuts prompts.
     """
@@ -731,7 +729,7 @@ class PassScores:
 
 @value
 class FailedCall:
-    """A request that brought no scores: of which judge, pass and window, and why."""
+    """A request that brought no scores: its judge, pass and window, and the error."""
 
     judge: int
     pass_index: int
@@ -747,7 +745,7 @@ in_order = attrgetter("judge", "pass_index", "window")
 class GroupResult:
     """The replies of all judges about a group, as numbers: no text of the dump, no other group needed.
 
-    `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `faults[i]` says
+    `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `reasons[i]` says
     why. `sizes` are the bytes of each distinct rollout, `suspects` those whose text addresses a judge.
     `shortened` is the step of `prompting.prompt.LADDER` by which text was left out, `pictures_left_out` counts the
     pictures of the group that judges are not shown. `judges` counts the
@@ -762,7 +760,7 @@ class GroupResult:
     """
 
     owner: tuple[int | None, ...]
-    faults: tuple[str, ...]
+    reasons: tuple[str, ...]
     sizes: tuple[int, ...]
     pass_scores: tuple[PassScores, ...] = ()
     failed_calls: tuple[FailedCall, ...] = ()
@@ -835,12 +833,12 @@ class RolloutValues:
     """The numbers of a rollout's score: judging gives them, and the record of a scored file.
 
     `score` is in [0, 1]; None with the reason for an explanation if it could not be judged. `judge_score` is the
-    judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge
-    by its number or name, `said` what each explains if there are several, `spread` the standard deviation over passes.
-    `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave
-    it there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of the rubric.
-    `label` is the original reward or the outcome, `size` the bytes of its text. Identical rollouts have one number,
-    `distinct`; None: nobody judged it.
+    judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge by
+    its number or name, `explanations` are those of each judge if there are several, `spread` the standard deviation
+    over passes. `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the
+    judge gave it there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of
+    the rubric. `label` is the original reward or the outcome, `size` the bytes of its text. Identical rollouts have one
+    number, `distinct`; None: nobody judged it.
     """
 
     score: float | None
@@ -848,7 +846,7 @@ class RolloutValues:
     judge_score: float | None = None
     spread: float | None = None
     by_judge: Mapping[Any, float] = field(default_factory=dict)
-    said: Mapping[Any, str] = field(default_factory=dict)
+    explanations: Mapping[Any, str] = field(default_factory=dict)
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False
@@ -858,9 +856,9 @@ class RolloutValues:
     distinct: int | None = None
 
 
-NO_ANSWER = "the judge refused to answer the question about it, twice"
+NO_ANSWER = "the judge twice refused to answer the question about it"
 """The reason of a rollout without a score in a group with scores."""
-NO_ANSWERS = GroupError("refused", "the judge refused every question, twice")
+NO_ANSWERS = GroupError("refused", "the judge twice refused every question")
 """The error of a group about which a judge answers nothing."""
 
 
@@ -969,7 +967,7 @@ _NO_SUMS = {
     *("total", "stopped", "figures"),
     *("rubric_texts", "more_rubrics", "params_texts"),
 }
-"""Fields of a summary that are no sums over the parts of a run."""
+"""Fields of a summary that are not sums over the parts of a run."""
 
 
 @dataclass(slots=True)

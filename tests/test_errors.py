@@ -118,7 +118,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "price: '5' is not USD per million": partial(options, price="5"),
         "'1,2'] is not USD per million": partial(options, price=["1,2", "1,2"]),
         "is a pattern": partial(options, ledger="*.sqlite"),
-        "stands beside other ledgers": partial(options, ledger=["none", "a"]),
+        "is given beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
         "--cached-only: needs a ledger": partial(
             options, ledger="none", cached_only=True
@@ -144,10 +144,10 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             ask=AskSettings(order="input"),
             combine=CombineSettings(debias=True),
         ),
-        "judges openai/o3 and openai/o3 have one name": partial(
+        "judges openai/o3 and openai/o3 have the same name": partial(
             ScoreSettings, panel=(JudgeSettings(),)
         ),
-        "needs all groups, and a shard has some": partial(
+        "needs all groups, and a shard has only some": partial(
             of_file,
             file,
             {"combine": CombineSettings(debias=True)},
@@ -222,7 +222,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
                 ledger=None,
             ),
         ),
-        "--max-cost 1e-09 is less than any group left may cost": partial(
+        "--max-cost 1e-09 is less than any remaining group may cost": partial(
             scored,
             ScoreSettings(
                 judge=at("openai/good", price=(9, 9)),
@@ -274,7 +274,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "no such format": partial(of_file, file, format="trll"),
         "--messages x: none of the first": partial(of_file, odd, messages="x"),
         "--group-by x: none of the first": partial(of_file, file, group_by="x"),
-        "--reward ruler: is not a free place for a score": partial(
+        "--reward ruler: is not free for a score": partial(
             of_file, file, reward="ruler"
         ),
         "its directory does not exist": partial(
@@ -287,7 +287,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
                 ScoreSettings(judge=offline, input=InputSettings(limit=1)),
             )
         ),
-        "have each scored by itself": lambda: of_file(
+        "score each rollout by itself": lambda: of_file(
             write(folder / "single.jsonl", [group("a", 0.5)])
         ),
     }

@@ -189,7 +189,7 @@ def test_no_call_fits(
         "score", "in.jsonl", output, *priced, "--max-cost", "0.000001"
     )
     assert result.returncode == 4
-    assert "is less than any group left may cost" in result.stderr
+    assert "is less than any remaining group may cost" in result.stderr
     written = result.stdout or (tmp_path / "out.jsonl").read_text()
     kinds = [json.loads(line)["ruler"]["kind"] for line in written.splitlines()]
     assert kinds == ["input", *["budget"] * len(GROUPS)]

@@ -311,7 +311,7 @@ def test_cycle() -> None:
     """A group that holds itself is refused."""
     cycle: dict[str, Any] = {}
     cycle["own"] = cycle
-    with pytest.raises(WrongShapeError, match="holds itself"):
+    with pytest.raises(WrongShapeError, match="contains itself"):
         read({"trajectories": [talk("Done.", response=cycle)]})
 
 

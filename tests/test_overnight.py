@@ -76,7 +76,7 @@ def test_outage_that_is_waited_for(
     )
     cause = f"the judge answered 500: The server had an error. (openai/500 at {server.base})"
     assert done.returncode == 3
-    assert f" s; the last time: {cause}\n" in done.stderr
+    assert f" s; the last error: {cause}\n" in done.stderr
     assert (
         cause in json.loads((tmp_path / "summary.json").read_text())["stopped"]
     )

@@ -327,7 +327,7 @@ def test_command_with_an_input_that_changes(
     )
     assert done.returncode == 1
     assert (
-        "ruler: in.jsonl: changed while it was read (line 151); run again when no"
+        "ruler: in.jsonl: changed while it was read (line 151); run again once no"
         in done.stderr
     )
     assert (

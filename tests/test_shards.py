@@ -236,7 +236,7 @@ def test_each_group_in_one_shard() -> None:
         for key in ("", "a", "\ud800", "task-17"):
             assert sum(shard.holds(digest(key)) for shard in shards) == 1
         for line in (0, 1, 2, 10**9):
-            assert sum(shard.tells(line) for shard in shards) == 1
+            assert sum(shard.reports(line) for shard in shards) == 1
         counts = [
             sum(shard.holds(digest(f"task-{i}")) for i in range(3200))
             for shard in shards

@@ -17,7 +17,7 @@ def test_word() -> None:
         "": None,
     }
     assert {
-        word: suggestions.nearest(word, known) for word in suggested
+        word: suggestions.suggestion_for(word, known) for word in suggested
     } == suggested
     assert suggestions.question("a") == "; did you mean a?"
     assert not suggestions.question(None)

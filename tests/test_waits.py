@@ -165,7 +165,7 @@ def test_never_up(ruler: Ruler, tmp_path: Path) -> None:
         in done.stderr
     )
     assert (
-        "the judge has answered no call for 2 s; the last time: the judge at"
+        "the judge has not answered a call for 2 s; the last error: the judge at"
         in done.stderr
     )
 

@@ -225,7 +225,7 @@ def _input_figures(
     prompt = bool(settings.input.prompt)
     return {
         "input": Location(settings.input.source).public,
-        "found": source.found(),
+        "found": source.brief(),
         "format": form and {"family": form.family, "tells": form.shown},
         **_first_values(counts, prompt=prompt),
         "records": counts.counts["records"],

@@ -26,7 +26,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.settings.fields import option_name, public_name
 from ruler_cli.settings.keys import HIDDEN, hide_keys, holds_secret
-from ruler_cli.settings.suggestions import instead_of, nearest, question
+from ruler_cli.settings.suggestions import instead_of, question, suggestion_for
 
 _PREFIX = "ruler: "
 _UNKNOWN = re.compile("No such (option|command):? '?([^' ]+)")
@@ -184,7 +184,7 @@ def report_usage_error(error: Any) -> int | None:
             remedy = f"; it is a setting: use --set {field}=VALUE"
         elif instead := instead_of(word):
             remedy = f"; {instead}"
-        elif near := nearest(word, choices):
+        elif near := suggestion_for(word, choices):
             remedy = question(near)
     print_note(message + remedy)
     return 2

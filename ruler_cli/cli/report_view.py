@@ -66,7 +66,7 @@ class RunView:
         figures = self.figures
         made_by = compact(figures["made_by"], _TEXT)
         return {
-            "found": self.reading.files[0].input.found(),
+            "found": self.reading.files[0].input.brief(),
             "figures": compact({**figures, "made_by": None}),
             "made_by": made_by | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
@@ -98,7 +98,7 @@ class RunView:
     def _head(self) -> Iterator[Fact]:
         figures = self.figures
         yield "scored", self.sources[0]
-        yield "found", self.reading.files[0].input.found()
+        yield "found", self.reading.files[0].input.brief()
         yield "judge", sentences.judges(figures)
         yield from sentences.made_by(figures, _LONGEST)
         for name, sentence in sentences.counts(figures):
@@ -139,7 +139,7 @@ class ComparisonView:
         # for a page whose scripts do not run, without text of the input
         both = [(name, f"A {a}; B {b}; {more}") for name, a, b, more in scores]
         return {
-            "found": self.reading.files[0].input.found(),
+            "found": self.reading.files[0].input.brief(),
             "sources": self.sources,
             "facts": both + findings,
             "comparison": compact(comparison, _IN_CELL),

@@ -148,7 +148,7 @@ class ScoredFiles:
         return [
             {
                 "source": Location(file.source).public,
-                "found": file.input.found(),
+                "found": file.input.brief(),
             }
             for file in self.files
         ]

@@ -89,7 +89,7 @@ def _run(options: Options, source: str, output: str) -> int:
 
     def opened(*how: Any) -> Input:
         scored = open_input(*how)
-        for sentence in (scored.found(), *scored.notes):
+        for sentence in (scored.brief(), *scored.notes):
             console.note(sentence)
         refuse_other_groups(scored, output, force=options.force)
         return scored

@@ -27,7 +27,7 @@ def open_container(
     records: str | None = None,
     events: Events | None = None,
 ) -> Container:
-    """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the way out.
+    """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the remedy.
 
     A record of more than `most` bytes is not held. `file` is the name for records of a rollout's own file:
     relative to INPUT; by default the last part of `name`. `keep`: a pipe is kept on disk, to be read twice.

@@ -80,7 +80,7 @@ _DEEPEST = 64
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value of JSON in place of one that JSON does not hold."""
+    """Return a JSON value in place of a value that JSON cannot hold."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, decimal.Decimal):
@@ -100,7 +100,7 @@ _encode = json.JSONEncoder(
 
 
 def _wider(kind: Any, values: Sequence[Any]) -> Any:
-    """Return the type of a column that holds these values as well; None if it can only be JSON text."""
+    """Return the type of a column that also holds these values; None if the column can only be JSON text."""
     # refuses what Arrow cannot hold: lone surrogates, integers of any size
     orjson.dumps(values)
     inferred = pa.infer_type(values)
@@ -151,8 +151,8 @@ class TableWriter(Writer):
         for field in schema or ():
             if _NO_JSON.search(str(field.type)):
                 raise UsageError(
-                    f"the column `{field.name}` of INPUT is {field.type}, which would not stay as it is",
-                    "name OUTPUT .jsonl, or leave out the column",
+                    f"the column `{field.name}` of INPUT is {field.type}, which OUTPUT cannot hold unchanged",
+                    "give OUTPUT a name that ends in .jsonl, or leave out the column",
                     place=name,
                 )
             self._types[field.name] = pa.null()

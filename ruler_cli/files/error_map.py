@@ -146,7 +146,7 @@ def _explain(error: Exception) -> tuple[str, str]:
     if isinstance(error, FileNotFoundError):
         return "no such object", "check the address and the network"
     if isinstance(error, NotImplementedError):
-        return "this storage is read-only", "name a file of this machine"
+        return "this storage is read-only", "name a file on this machine"
     status = getattr(
         error,
         "status",

@@ -1,6 +1,6 @@
 """Records → groups: adjacent ones, each alone, or fetched by their places in a file.
 
-A file that was surveyed is read again for the groups, and refused if it has changed since.
+A file that was surveyed is read again for the groups, and refused if it has changed in the meantime.
 """
 
 from __future__ import annotations

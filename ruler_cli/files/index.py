@@ -23,7 +23,7 @@ _BUFFERED = 1_000
 
 
 class Row(NamedTuple):
-    """The place of a record, where its line stands, and a hash of that, which holds in this process."""
+    """The place of a record, the offset of its line, and a hash of the line, which is valid in this process."""
 
     place: int
     start: int
@@ -50,7 +50,7 @@ def place(record: Record) -> int:
 
 
 def short_hash(raw: bytes) -> int:
-    """Return a hash of bytes that holds in this process."""
+    """Return a hash of bytes that is valid in this process."""
     return hash(raw) & 0xFFFF_FFFF
 
 
@@ -58,7 +58,7 @@ class Index:
     """The records of a surveyed file, and their groups in the order of their first records.
 
     Records of one key are a group or, with `alone`, each record is. With a `seed` the groups of `places` are in an
-    order that only it and their contents decide.
+    order that depends only on the seed and their contents.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Index:
         return [count or 0 for count in row]
 
     def returned(self, *, apart: bool = False) -> tuple[int, int] | None:
-        """Return the first line whose key was there before, after the line that had it; None if there is none.
+        """Return two lines, of which the second has the key of the first; None if no key comes back.
 
         `apart`: other groups must stand between the two.
         """
@@ -217,7 +217,7 @@ class Index:
 
 
 def _draw(seed: int, raw: bytes) -> int:
-    """Return a number that only the seed, of any size, and the bytes decide."""
+    """Return a number that depends only on the seed, of any size, and the bytes."""
     key = blake2b(str(seed).encode(), digest_size=32).digest()
     draw = blake2b(
         raw,
@@ -229,7 +229,7 @@ def _draw(seed: int, raw: bytes) -> int:
 
 
 class OutputOrder:
-    """Holds the bodies of lines on disk until those before them are there."""
+    """Holds the bodies of lines on disk until all lines before them have come."""
 
     def __init__(self, index: Index) -> None:
         """Take the index of the lines."""
@@ -237,10 +237,10 @@ class OutputOrder:
         self._lines = index.lines()
         self._next = next(self._lines, None)
 
-    def in_turn(
+    def ordered(
         self, bodies: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, bytes]]:
-        """Keep the bodies of lines, and yield those whose turn it is, in the order of INPUT."""
+        """Keep the bodies of lines, and yield those that come next in the order of INPUT."""
         rows = self._bodies.rows
         for number, body in bodies:
             rows(

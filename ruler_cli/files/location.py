@@ -153,9 +153,9 @@ class Location:
     def listed(self) -> Listing:
         """List the files of a directory, at any depth, or of a pattern; UsageError if there are none.
 
-        Ignores hidden files, files that ruler itself leaves (`*.partial`, `*.failed.jsonl`), and what is no
-        regular file. No link out of INPUT is followed, and none to a directory: whoever may write into INPUT
-        could have any file of the user copied into OUTPUT.
+        Ignores hidden files, files that ruler itself leaves (`*.partial`, `*.failed.jsonl`), and what is not a regular
+        file. No link out of INPUT is followed, and none to a directory: whoever may write into INPUT could have any
+        file of the user copied into OUTPUT.
         """
         listing = (
             self._remote_listing() if self.remote else self._local_listing()
@@ -201,7 +201,7 @@ class Location:
         links = set[str]()
 
         def look(below: str, parts: tuple[str, ...]) -> None:
-            """Note what the parts of a pattern stand for; a folder stands for all in it, at any depth."""
+            """Add the matches of the parts of a pattern; a folder stands for all files in it, at any depth."""
             rest = parts[1:]
             deep = not parts or parts[0] == "**"
             if deep and rest:  # `**` stands for no folder, too
@@ -256,7 +256,7 @@ class Listing:
         return Location(self.base + name)
 
     def would_hold(self, file: Location) -> bool:
-        """Return whether a file is one of these, or would be one more; an address is only compared as text."""
+        """Return whether a file is listed, or would be if it existed; an address is only compared as text."""
         if self.whole and file.remote:
             if file.public.rpartition("/")[0] + "/" == self.base:
                 return True
@@ -268,7 +268,7 @@ class Listing:
 
 
 def is_ignored(name: str) -> bool:
-    """Return whether a file, by its relative name, is no part of a dump."""
+    """Return whether a file, by its relative name, is not part of a dump."""
     hidden = any(part.startswith(".") for part in name.split("/"))
     return hidden or name.endswith(_OWN_FILES)
 

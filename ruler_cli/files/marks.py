@@ -1,4 +1,4 @@
-"""A file that is there → ruler's own or another's, by its mark: another's is replaced only if the user says so."""
+"""An existing file → ruler's own or another program's, by its mark: another's is replaced only by --force."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEADS = {
         rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'
     ),
 }
-"""The beginnings of what is not a list of records."""
+"""The beginnings of files that are not lists of records."""
 _PAIR = {"chosen", "rejected", "score_chosen", "chosen_id"}
 """Members of the pairs that are made of scored records."""
 _STATUS = rb'"status":\s*"(?:scored|failed)"'
@@ -44,11 +44,12 @@ _HEAD = 1 << 14
 def refuse_foreign(
     location: Location, kind: Kind, *, force: bool = False
 ) -> bool:
-    """Raise UsageError for a file that ruler did not write as this kind, unless it is empty; tell if it holds scores.
+    """Raise UsageError for a file that ruler did not write as this kind, unless it is empty; return whether it holds
+    scores.
 
     It may be compressed, a table, or at an address. With `force` it is not looked at.
     """
-    why = f"no {kind} that ruler wrote"
+    why = f"is not ruler's own {kind}"
     try:
         if force or not _has_bytes(location):
             return False
@@ -81,14 +82,14 @@ def refuse_foreign(
 def not_replaced(location: Location, why: str) -> UsageError:
     """Return the error for a file that stays as it is."""
     return UsageError(
-        f"is there, and {why}",
-        "give another name (a pattern of inputs stands in quotes), or replace it with --force",
+        f"exists, and {why}",
+        "give another name (put a pattern of inputs in quotes), or replace it with --force",
         place=location.public,
     )
 
 
 def _has_bytes(location: Location) -> bool:
-    """Return whether there is a file that is not empty; streams and devices are none."""
+    """Return whether a location is a file that is not empty, and not a stream or a device."""
     if location.remote:
         store = location.store()
         with reading(location.public):
@@ -101,5 +102,5 @@ def _has_bytes(location: Location) -> bool:
 
 
 def has_scores(line: Line) -> bool:
-    """Return whether a record has an annotation of ruler; a quoted one, in a text, is none."""
+    """Return whether a record has an annotation of ruler; one that is quoted in a text does not count."""
     return bool(_ANNOTATION.search(line.raw))

@@ -45,7 +45,7 @@ _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "hf"})
 _OTHER_ENDINGS = (
     ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
-"""Endings of names that promise what is never written."""
+"""Endings of file names of kinds that are never written."""
 _Records = Iterable[tuple[int, bytes]]
 """Numbers of lines and the records for them."""
 
@@ -72,9 +72,9 @@ class PassThrough:
     """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
 
     partial: Path | None = None
-    """The place of what was written before an error; None if none of it stays."""
+    """The file with the records that were written before an error; None if they are not kept."""
     replaces = False
-    """Tells if `commit` takes the place of something that is there."""
+    """True if `commit` replaces an existing file."""
 
     may_block = False
 
@@ -129,7 +129,7 @@ class PassThrough:
         kind: type[BaseException] | None,
         *_: object,
     ) -> None:
-        """Give up what was written if there is an error."""
+        """Discard what was written if there is an error."""
         if kind is not None:
             self.discard()
 
@@ -237,7 +237,7 @@ class RemoteFile(PassThrough):
     """
 
     def __init__(self, store: RemoteStore) -> None:
-        """Open it; an error if it cannot be written, as far as that shows beforehand."""
+        """Open it; raise an error if it is already known that it cannot be written."""
         self._system = store.system
         self._path = store.path
         scheme = store.public.partition("://")[0]
@@ -269,7 +269,7 @@ class RemoteFile(PassThrough):
         self.file.close()
 
     def discard(self) -> None:
-        """Give up what was written; never raises."""
+        """Discard what was written; never raise."""
         with contextlib.suppress(Exception):
             self.file.close()
             if self._staged:
@@ -281,7 +281,7 @@ class RemoteFile(PassThrough):
 def create_file(
     location: Location, kind: Kind = "OUTPUT", *, force: bool = False
 ) -> PassThrough:
-    """Open a location for writing; UsageError if it cannot be written, or is another program's, but for `force`."""
+    """Open a location for writing; UsageError if it cannot be written, or is another program's without `force`."""
     name = location.name
     path = Path(name)
     with creating(location.public, location.real):
@@ -297,7 +297,7 @@ def create_file(
 
 
 def refuse_name(name: str, *others: str) -> None:
-    """Raise UsageError if a name is a directory's, or promises what is never written, or `others`."""
+    """Raise UsageError if a name is that of a directory, or has an ending that is never written, or one of `others`."""
     out = Location(name)
     place = out.public
     if place.endswith("/") or (out.local and Path(name).is_dir()):
@@ -312,7 +312,7 @@ def refuse_name(name: str, *others: str) -> None:
         endings += (".parquet", ".eval")
     stem = out.unpacked.rpartition(".")[0]
     if stem and out.unpacked.lower().endswith(endings):
-        problem = f"no {place.removeprefix(stem)} file is written"
+        problem = f"ruler does not write {place.removeprefix(stem)} files"
         lines = stem if stem.endswith(".jsonl") else f"{stem}.jsonl"
         raise UsageError(
             problem,
@@ -324,7 +324,7 @@ def refuse_name(name: str, *others: str) -> None:
 def _writer_of(
     output: Location, scores: Container | None = None
 ) -> type[Writer]:
-    """Return the writer of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
+    """Return the writer of OUTPUT; without the `scores` of an INPUT no score can be put into a log."""
     name = output.unpacked
     is_log = scores is not None and scores.log is not None
     if name.endswith(".eval") or (is_log and name.endswith(".json")):
@@ -373,7 +373,7 @@ class Output:
         self._empty = True
         self._done = False
         self._ended = False
-        self._in_turn: Callable[[_Records], _Records] = iter
+        self._ordered: Callable[[_Records], _Records] = iter
 
     def write_as(
         self,
@@ -395,7 +395,7 @@ class Output:
         keeps_form = self._kind.form == container.form
         if not name.stream and not keeps_form and name.same(container.name):
             raise UsageError(
-                "is INPUT, and would not keep its form",
+                "is INPUT, and would lose its form",
                 "give another OUTPUT",
                 place=name.public,
             )
@@ -410,8 +410,8 @@ class Output:
         )
 
     def keep_order(self, order: OutputOrder) -> None:
-        """Write records in the order of INPUT: those that wait for their turn are held on disk."""
-        self._in_turn = order.in_turn
+        """Write records in the order of INPUT: records that come too early are held on disk."""
+        self._ordered = order.ordered
 
     def write(self, records: _Records) -> int:
         """Take the records of one group; return the number of records that reached OUTPUT.
@@ -420,7 +420,7 @@ class Output:
         """
         written = 0
         with self._errors():
-            for number, record in self._in_turn(records):
+            for number, record in self._ordered(records):
                 if record:
                     self._empty = False
                     self.writer.put(number, record)
@@ -568,7 +568,7 @@ def refuse_clashes(
         partial = f"{out.real}.partial"  # OUTPUT may be a link
         if place_of_input.same(partial):
             raise UsageError(
-                "is where OUTPUT is written until it is whole",
+                "is where OUTPUT is written until it is complete",
                 "rename it first",
                 place=source,
             )
@@ -585,7 +585,7 @@ def refuse_clashes(
         taken = any(Location(name).same(place.name) for name in names)
         if taken or not is_plain or failed.name.endswith(endings):
             raise UsageError(
-                "is not a plain file of this machine, or is INPUT or OUTPUT",
+                "is not a plain file on this machine, or is INPUT or OUTPUT",
                 "give it a file of its own",
                 place=f"--set failed={place.public}",
             )
@@ -597,6 +597,6 @@ def refuse_clashes(
         if not place.stream and listing.would_hold(place):
             raise UsageError(
                 "lies in INPUT and would be read as a part of it",
-                "give a place outside",
+                "give a path outside INPUT",
                 place=place.public,
             )

@@ -25,11 +25,11 @@ _CONTROLS = re.compile(
 
 def too_large(size: int) -> str:
     """Return the reason why a record of `size` bytes is not read."""
-    return f"has {size >> 20:,} MiB, more than --set max_record allows; allow more MiB, or make records smaller"
+    return f"has {size >> 20:,} MiB, more than --set max_record allows; raise it, or make records smaller"
 
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
-    """Read one line as a JSON object; UnreadableError says why it is none.
+    """Read one line as a JSON object; UnreadableError with the reason if it is not one.
 
     With `exact` off, an integer beyond 64 bits may become the float next to it: the search for such
     integers takes half as long as parsing.
@@ -43,7 +43,7 @@ def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
 
 
 def parse_value(raw: bytes, *, exact: bool = True) -> Any:
-    """Read any JSON value; UnreadableError says why it is none."""
+    """Read any JSON value; UnreadableError with the reason if the bytes are not JSON."""
     if exact and _beyond_64_bits(raw):
         return _tolerant(raw)
     try:
@@ -53,7 +53,7 @@ def parse_value(raw: bytes, *, exact: bool = True) -> Any:
 
 
 def parse_text(text: str) -> Any:
-    """Read JSON that stands as text inside a record; UnreadableError says why it is none."""
+    """Read JSON that is text inside a record; UnreadableError with the reason if the text is not JSON."""
     return parse_value(text.encode("utf-8", "surrogatepass"))
 
 
@@ -66,12 +66,12 @@ def dump(value: Any) -> bytes:
 
 
 def dump_escaped(value: Any) -> bytes:
-    """Encode a value that holds a judge's text, with the characters escaped that disturb a terminal."""
+    """Encode a value that holds a judge's text, and escape the characters that disturb a terminal."""
     return escaped(dump(value))
 
 
 def escaped(raw: bytes) -> bytes:
-    """Return JSON with the characters escaped that disturb a terminal."""
+    """Return JSON, with the characters escaped that disturb a terminal."""
     if raw.isascii() and b"\x7f" not in raw:
         return raw
     return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), raw)
@@ -130,7 +130,7 @@ def first_records(
             reason = too_large(line.skipped) if line.skipped else error
             problem = problem or f"{line.where} {reason}"
     if not records:
-        remedy = "give JSON lines, one object a line, or one JSON document"
+        remedy = "give JSON lines, one object per line, or one JSON document"
         raise UsageError(
             problem,
             remedy,

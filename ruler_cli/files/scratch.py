@@ -1,4 +1,4 @@
-"""Temporary files of a run, which have no name and end with it, and tables of keys that stay small."""
+"""Temporary files of a run, which have no name and vanish with the run, and tables of keys in little memory."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _HIDDEN_TEXT = re.compile(
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
-    """Return a stream of the text, whatever its compression; UsageError if it is no text.
+    """Return a stream of the text, whatever its compression; UsageError if it is not text.
 
     ForeignError if there can be no records inside.
     """
@@ -91,8 +91,8 @@ def from_file(fd: int) -> io.BufferedReader[Any]:
 class Events(NamedTuple):
     """The formats' knowledge of events, of which several are one record.
 
-    `begin` tells of a first record if it may be an event, `gather` makes records of a container of them; it gets the
-    file's name for the record.
+    `begin` returns whether a first record may be an event; `gather` turns a container of events into records, and gets
+    the file's name for them.
     """
 
     begin: Callable[[bytes], bool]
@@ -149,7 +149,7 @@ class Source:
 
     @cached_property
     def first(self) -> list[bytes]:
-        """The first lines of text, to the first that is not blank; refuses what is no text."""
+        """The first lines of text, to the first that is not blank; refuses what is not text."""
         raw = from_file(self.stream.fileno()) if self._regular else self.stream
         self._text = decompressed(self.name, raw)
         if self._regular and self._text is raw:
@@ -198,7 +198,7 @@ class Source:
 
     @contextmanager
     def open_text(self) -> Iterator[BinaryIO]:
-        """Open the text once more, from its beginning; what follows the first lines of a pipe."""
+        """Open the text again from its beginning; of a pipe, the text behind its first lines."""
         if self.fd is not None:
             yield from_file(self.fd)
         elif self._regular:

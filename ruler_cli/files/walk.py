@@ -71,7 +71,7 @@ def values_at(raw: bytes, at: int, steps: Steps) -> Iterator[tuple[int, bytes]]:
 def _walk(
     raw: bytes, at: int, steps: Steps
 ) -> Generator[tuple[int, bytes], None, bool]:
-    """Yield the values, and return whether the path led to one, or to a list or an object that may be empty."""
+    """Yield the values, and return whether the path led to a value, or to a list or an object, even an empty one."""
     at = skip(raw, at)
     if not steps:
         yield at, raw[at : value_end(raw, at)]
@@ -86,7 +86,9 @@ def _walk(
         if raw[spans.end - 1 : spans.end] != b"}":
             raise UnreadableError(DAMAGED)
         if len(spans.every) > len(spans.members):
-            raise UnreadableError("has two members of one name; rename one")
+            raise UnreadableError(
+                "has two members with the same name; rename one"
+            )
         for key, (_, start, _) in spans.members.items():
             inside[key] = start
     else:

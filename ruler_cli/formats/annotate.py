@@ -45,7 +45,7 @@ def annotate(
     group_fields: JsonObject,
     on_failure: OnFailure,
 ) -> bytes:
-    """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
+    """Annotate a record for each of its rollouts; a record that is a group has the group's part once."""
     patches = Patches(raw)
     writer = _Writer(raw, form, on_failure)
     for spans, _, changes in writer.edits(annotated, group_fields):
@@ -59,7 +59,7 @@ def _edited(
     form: Format,
     edit: Callable[..., Any],
 ) -> bytes:
-    """Return an annotated record as a package writes it; UsageError if it fails or leaves anything out."""
+    """Return an annotated record as a package writes it; UsageError if the package fails or drops a member."""
     record = parse(body)
     problem = "returned no object with all members of the record"
     try:
@@ -71,7 +71,7 @@ def _edited(
         problem = f"failed ({error!r:.200})"
     raise UsageError(
         f"its `annotate` {problem}",
-        "correct the package, then run it again; replies that a ledger keeps are not paid for twice",
+        "correct the package, then run it again; replies in a ledger are not paid for twice",
         place=f"--format {form.name}",
     )
 
@@ -83,7 +83,7 @@ def new_members(
     group_fields: JsonObject,
     on_failure: OnFailure,
 ) -> dict[str, Any]:
-    """Return what `annotate` writes, for a record that is an object of a program."""
+    """Return the members that `annotate` writes, for a record that is a Python object."""
     changes: dict[str, Any] = {}
     writer = _Writer(raw, form, on_failure)
     for _, path, new in writer.edits(annotated, group_fields):
@@ -131,7 +131,7 @@ def _stated(value: bytes | None) -> bytes | None:
 
 
 def _strict(value: bytes | None) -> bytes:
-    """The bytes of a value in which what is not finite is null."""
+    """The bytes of a value, with null for every number that is not finite."""
     value = value or b"null"
     try:
         orjson.loads(value)
@@ -303,7 +303,7 @@ class _Writer:
         noted: Iterable[bytes],
         now: bytes | None,
     ) -> _Rewards:
-        """The values of reward fields, if an earlier run may have `noted` the first one; `now` stands at this one."""
+        """The values of reward fields; an earlier run may have `noted` the first one, `now` is the path of this one."""
         form = self.form
         path = form.read_at or form.reward
         now = _stated(now)
@@ -383,7 +383,7 @@ def _with_line(
     old: bytes | None,
     line: bytes | None,
 ) -> bytes | None:
-    """`logs` with an explanation behind the last item, without an earlier one; as it is if it is no list."""
+    """`logs` with an explanation behind the last item, without an earlier one; as it is if it is not a list."""
     if old not in (None, b"null") and not old.startswith(b"["):
         return old
     mark = dump(_LOG)[:-1]

@@ -1,15 +1,14 @@
 """Lines with a prompt and its answers, or a conversation: data sets, best-of-n sets, preference pairs.
 
-Other records have the same few fields. With `labels` beside them completions are steps of one answer (TRL's
-stepwise supervision); a list of prompts is a columnar line; `choices` that are no objects are those of a
-question; Harbor's export has `conversations` too, and `task`; a preference pair has them, and `chosen`.
-`answer` is mostly the reference answer of a data set: it is an agent's only beside a `question` and what was
-retrieved for it, if no other field may be an answer. A data set's own `output` may stand beside a model's answer,
-whose names therefore come first.
+Other records have the same few fields. With `labels` beside them completions are steps of one answer (TRL's stepwise
+supervision); a list of prompts is a columnar line; `choices` that are not objects are those of a question; Harbor's
+export has `conversations` too, and `task`; a preference pair has them, and `chosen`. `answer` is mostly the reference
+answer of a data set: it is an agent's only beside a `question` and what was retrieved for it, if no other field may be
+an answer. A data set's own `output` may stand beside a model's answer, whose names therefore come first.
 
-Answers side by side (preference pairs, arena battles) are a group of two, or of all that are numbered; the
-winner's outcome is true, the others' false, and the judge does not see it. A number is a label only if a data
-set says what it means, and a draw is no outcome.
+Answers side by side (preference pairs, arena battles) are a group of two, or of all that are numbered; the winner's
+outcome is true, the others' false, and the judge does not see it. A number is a label only if a data set says what it
+means, and a draw is not an outcome.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ def is_pair(record: JsonObject) -> bool:
 
 
 def is_finished(record: JsonObject) -> bool:
-    """Return whether an input without an answer is a conversation that ends with the agent's turn."""
+    """Return whether an input without an answer is a conversation that ends with a turn of the agent."""
     return not is_pair(record) and is_agent(record["input"][-1])
 
 
@@ -149,7 +148,7 @@ _RETRIEVED = words(
 )
 """Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
 
-They are shown, but are no part of the key: another system retrieves other texts for the same question.
+They are shown, but are not part of the key: another system retrieves other texts for the same question.
 """
 
 
@@ -179,7 +178,7 @@ _TURN_LISTS = words("conversations conversation dialog dialogue turns items")
 
 
 def turns_field(record: JsonObject) -> str | None:
-    """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
+    """Return the field that holds the turns, else a field that is a dialogue in one text; None without either."""
     for name in _TURN_LISTS:
         if _are_turns(record.get(name)):
             return name
@@ -250,7 +249,7 @@ def read_preference(record: JsonObject) -> Rollouts:
     names = _names(record)
     if not names:
         raise UnreadableError(
-            "has no `chosen` and `rejected`, nor other names of answers to one prompt"
+            "has neither `chosen` and `rejected` nor another pair of answers to one prompt"
         )
     sides: list[Any] = [*map(record.get, names)]
     prompt = _prompt(record)

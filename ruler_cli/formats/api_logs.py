@@ -32,11 +32,11 @@ from ruler_cli.formats.keys import hashed_key
 from ruler_cli.formats.paths import Rollouts
 from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.messages.dialects import (
+    comparable,
     each_at,
     messages_of,
     offered_tools,
     question_turns,
-    said,
 )
 from ruler_cli.messages.endings import first_ending
 from ruler_cli.types import Rollout
@@ -63,7 +63,7 @@ def _bodies(record: JsonObject) -> tuple[JsonObject, Any]:
 
 
 def _choices(record: JsonObject) -> list[Any]:
-    """Return the choices in a response; [] if a record is no request with its response, or one of a batch."""
+    """Return the choices in a response; [] if a record is not a request with its response, or one of a batch."""
     request, response = _bodies(record)
     is_asked = holds(request, _ASKS) if request else "custom_id" in record
     is_text_reply = bool(request) and is_text(response)
@@ -95,7 +95,7 @@ def read_exchange(record: JsonObject) -> Rollout:
     if session is None:
         return rollout
     begin = first_agent_turn(rollout.messages)
-    turns = map(said, rollout.messages[begin:])
+    turns = map(comparable, rollout.messages[begin:])
     first_turn = first([t.text, t.called] for t in turns if t.text or t.called)
     member = hashed_key(str(session), first_turn)
     return replace(rollout, prompt_length=None, member=member)
@@ -126,7 +126,7 @@ def _exchange(
         )
     answer = messages_of(response, "assistant")
     if answer is None or not all(
-        turn.form.is_own for turn in map(said, answer)
+        turn.form.is_own for turn in map(comparable, answer)
     ):
         raise UnreadableError(
             "has no answer in its response, as after a failed call"

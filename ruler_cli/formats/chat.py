@@ -170,7 +170,7 @@ def find_answer(
         choices = items(first_of(value, ("choices", "candidates")))
     if len(choices) > 1 and all(map(is_answer, choices)):
         raise UnreadableError(
-            f"has {len(choices)} answers in `{where}` where one conversation should end; write a rollout for each"
+            f"has {len(choices)} answers in `{where}`, where one conversation should end; write a rollout for each"
         )
     turns = messages_of(value, "assistant")
     if turns is None and is_object(value):

@@ -57,8 +57,8 @@ def read_inspect(record: JsonObject) -> Rollout:
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
-    said = [("", None), *map(_said, filter(is_agent, messages))]
-    if whole != before and not (messages and _said(whole[-1]) in said):
+    spoken = [("", None), *map(_spoken, filter(is_agent, messages))]
+    if whole != before and not (messages and _spoken(whole[-1]) in spoken):
         messages = whole
     if not messages:
         raise UnreadableError(
@@ -78,7 +78,7 @@ def read_inspect(record: JsonObject) -> Rollout:
     return Rollout(turns, reward=score, outcome=score)
 
 
-def _said(message: Turn) -> tuple[str, Any]:
+def _spoken(message: Turn) -> tuple[str, Any]:
     return text_of(message), message.get("tool_calls") or None
 
 
@@ -97,7 +97,7 @@ def _inspect_score(record: JsonObject) -> Any:
 
 
 def _resolved(value: Any, attached: Turn) -> Any:
-    """A value with its attachments in their places, and the summaries of thoughts that are left out.
+    """Return a value with its attachments in place, and with the summaries of thoughts that are left out.
 
     An attachment that is missing stays a reference.
     """

@@ -63,14 +63,13 @@ _NOTHING = "(?!)"
 class EventKind:
     """A row of `events.toml`: a kind of events.
 
-    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of
-    further kinds. Each pattern of `needs` is found in the keys and the type of one event. With `conversations`,
-    events may name one of many conversations.
-    `steps_of` returns what its row says of events of a type, which stands at `by`; None if nothing.
-    `texts` are patterns of what the harness writes in the user's place, `tried` is the version whose output was read.
-    An event has its id at `id`; one that comes again is a copy, or with `replaces` a change. Its member `parent` has
-    the id of the event before: a user's turn behind an earlier one begins a branch, or any event if they are `linear`.
-    Events with a value at one of `sides` are no turns of the session's agent.
+    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
+    kinds. Each pattern of `needs` is found in the keys and the type of one event. With `conversations`, events may name
+    one of many conversations. `steps_of` returns what its row says of events of a type, which stands at `by`; None if
+    nothing. `texts` are patterns of what the harness writes in the user's place, `tried` is the version whose output
+    was read. An event has its id at `id`; one that comes again is a copy, or with `replaces` a change. Its member
+    `parent` has the id of the event before: a user's turn behind an earlier one begins a branch, or any event if they
+    are `linear`. Events with a value at one of `sides` are not turns of the session's agent.
     """
 
     matches: Matches
@@ -163,7 +162,7 @@ def _first_id(
 
 
 def is_span(event: Event) -> bool:
-    """Return whether it is a span with its trace and its own id, which does not hold its trace."""
+    """Return whether an object is a span, with the id of its trace and its own, and without the trace inside."""
     if event.get("observations") or event.get("child_runs"):
         return False
     if _first_id(event, _TRACES) is None:
@@ -199,11 +198,11 @@ Gathering = tuple[str, Names]
 """The way in which events become records: the list of each record, and the paths of the id of an event's rollout, whose
 name in the record is the first of them; none: the file is one rollout."""
 _LISTS: Gathering = ("", ())
-"""That of lines which are lists of messages: each is a rollout by itself."""
+"""The gathering of lines that are lists of messages: each is a rollout by itself."""
 
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
-    """Return how first events are gathered; None if they are records, or of no known kind."""
+    """Return the way in which first events are gathered; None if they are records, or of an unknown kind."""
     if not events:
         return None
     for event in events:
@@ -237,7 +236,7 @@ def assemble_rollouts(
     file: str,
     stack: ExitStack,
 ) -> Container:
-    """Return a container of events as one of rollouts; any other container as it is.
+    """Turn a container of events into one of rollouts; return any other container unchanged.
 
     `file` is the file's name for the record, relative to INPUT; empty if it has none.
     """

@@ -39,7 +39,7 @@ OWN = 2
 
 @frozen
 class Format(RecordPaths):
-    """One dump shape: a row with a name, and what only ruler's own rows may say.
+    """One dump shape: a row with a name, and the fields that only ruler's own rows have.
 
     `name` is for messages, `family` for the option `format`; `shown` are the keys by which
     people know it. `read` gets a record and returns its rollouts, or its only one; it raises
@@ -135,7 +135,7 @@ class Format(RecordPaths):
         before: JsonObject,
         now: Any,
     ) -> Path | None:
-        """Return where what an earlier run noted has the original of the reward field, at which `now` stands.
+        """Return the path, in the notes of an earlier run, of the original of the reward field at `now`.
 
         None: the value is the original.
         """

@@ -1,4 +1,4 @@
-"""Group keys: the rollouts of one task have the same, wherever it comes from."""
+"""Group keys: the rollouts of one task have the same key, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ruler_cli.messages.read import has_content
 from ruler_cli.types import Rollout
 
 PROMPT_HASH = "hash of the prompt"
-"""The group key of a dump without one: a hash of the messages before the first assistant turn. It is no path
-of a field, because records may have a field `prompt`."""
-GIVEN = "the group as it was given"
+"""The group key of a dump without one: a hash of the messages before the first assistant turn. It is not a path of a
+field, because records may have a field `prompt`.
+"""
+CALLERS_GROUP = "the group as it was given"
 """The group key of records from Python, whose group the caller knows."""
 
 ID_KEYS = "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|instance_id"
@@ -35,10 +36,10 @@ REPEATED_IDS = words("sample_id id uid idx index")
 class GroupKey:
     """The rule by which a record gets its group key.
 
-    `name` is for messages: a path, several with ` + ` between them, PROMPT_HASH, GIVEN, or what a format computes.
-    The key are the values at all `paths` together; without any it stands nowhere in the record. `of_item`: it is the
-    prompt, with that value if the record has it. The text at `written` comes first: the key by which an earlier run
-    grouped the record, perhaps among several files.
+    `name` is for messages: a path, several with ` + ` between them, PROMPT_HASH, GIVEN, or what a format computes. The
+    key is the values at all `paths` together; without any it is not in the record. `of_item`: it is the prompt, with
+    that value if the record has it. The text at `written` comes first: the key by which an earlier run grouped the
+    record, perhaps among several files.
     """
 
     name: str

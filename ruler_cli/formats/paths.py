@@ -101,7 +101,7 @@ def item_at(
         whole += before
         if whole not in numbers and marks != len(places):
             raise UnreadableError(
-                f"has items at `{whole}`, of which nothing tells to which rollout each belongs"
+                f"has items at `{whole}`, but nothing tells which rollout each belongs to"
             )
         number = numbers.get(whole, places[level][1])
         if is_list(value):
@@ -175,7 +175,7 @@ class RolloutPaths:
                 numbers.append((holder, part))
         return rollout.places or tuple(numbers)
 
-    def own(self, path: str) -> Any:
+    def in_rollout(self, path: str) -> Any:
         """Return the value at a dotted path below the rollout itself, or its item of the list at that path."""
         if not self.is_listed:
             holder = rollout_object(self.record, self.rollout)
@@ -190,7 +190,7 @@ class RolloutPaths:
         path = present(self.record, names)
         if LISTS.search(path):
             return item_at(self.record, path, self.places)
-        value = self.own(path)
+        value = self.in_rollout(path)
         if value is None and not self.is_listed:
             return lookup(self.record, path)
         return value
@@ -198,7 +198,7 @@ class RolloutPaths:
     def shared(self, names: str) -> Any:
         """Return a value that the answers to one prompt share, unless its path goes through a list.
 
-        In a columnar line all share what is no list.
+        In a columnar line all share what is not a list.
         """
         if self.is_listed and not LISTS.search(names):
             value = lookup(self.record, present(self.record, names))

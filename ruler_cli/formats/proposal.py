@@ -44,16 +44,16 @@ _MOST, _DEEPEST = 100, 4
 _FIELDS = 1000
 """Fields of a record that are looked at."""
 _NOTHING = ("", "[]", "{}", "null")
-"""Texts without a text."""
+"""Values that hold no text."""
 _NOT_PLAIN = re.compile(r"\[\]|\{\}|\||^$")
-"""Marks of a key that no path can name."""
+"""Characters of a key that no path can name."""
 _ABOUT = re.compile(
     r"(ids?|idx|index|(?<!answer_)key|name|type|mode|model|class|count|tokens|hash|sha|md5|path|url|version|date"
     r"|time(stamp)?|(^|[._])ts|_at|status|reason|score|outcome|func|template|[a-z]2[a-z]+)"
     '"?$',
     re.IGNORECASE,
 )
-"""Ends of paths whose value is about the record, and neither a task nor an answer."""
+"""Ends of paths to metadata of the record, which is neither a task nor an answer."""
 _IDS = [
     *map(
         re.compile,
@@ -72,7 +72,7 @@ _IDS = [
         ),
     )
 ]
-"""Paths of what the answers to one task share: its id, an id that may be its, its name, and the number of a row."""
+"""Paths of values that answers to one task share: its id, an id that may be its, its name, the number of a row."""
 _FLAGS = re.compile(
     r"""[][,'" ]*((True|False|0(\.\d+)?|1(\.0)?)\b[][,'" ]*)+""", re.IGNORECASE
 )
@@ -83,7 +83,7 @@ continuation actual transcript samples hypothesis message answer solution
 """)
 """Words of fields with an answer, the best first; as those of the next ones."""
 _EITHER = frozenset(words("answer solution"))
-"""Words of an answer that is an agent's or the right one."""
+"""Words of an answer that may be an agent's or the reference."""
 _ASKERS = words("user customer client")
 _TASKS = words("""
 question ques q ask prompt instruction task query problem issue goal request user customer client asked input objective
@@ -102,7 +102,7 @@ _GOLD = (
         "correct incorrect wrong best oracle human label standard official expert chosen rejected key"
     ),
 )
-_SAID = frozenset((*_ANSWERS, *_GOLD))
+_BOTH = frozenset((*_ANSWERS, *_GOLD))
 _STEPS = words("step trajectory history trace turn log event action thought")
 """Words of lists with the stages of one rollout."""
 _NO_RECORDS = re.compile(
@@ -121,7 +121,7 @@ metadata reflection variant classification parameter property schema criteria cr
 faithfulness relevance relevancy obs observation initial
 """),
 )
-"""Words of what graders and tools say, of what an agent was shown, and of what a data set says of its tasks."""
+"""Words of fields with text of graders and tools, with text that an agent was shown, and with notes on a task."""
 _MODELS = words("gpt claude gemini llama qwen mistral deepseek")
 _AUTHORS = (*words("model llm agent assistant bot policy generated"), *_MODELS)
 _SPOKEN = ("turns", "texts", "text")
@@ -140,21 +140,21 @@ class _Column:
         """The words of its path."""
         return words_of(self.path)
 
-    def says(
+    def has(
         self,
         names: Collection[str],
     ) -> bool:
-        """Return whether it has one of these words."""
+        """Return whether its path has one of these words."""
         return not self.words.isdisjoint(names)
 
     @property
     def whole(self) -> str:
-        """The path of the answer: its own, or that of an object that is one by its name and not by its members'."""
+        """The path of the answer: its own, or that of an object whose name, unlike its members', says answer."""
         holder, _, name = self.path.rpartition(".")
         # those of several models stand under their names
         is_one = self.kind in ("text", "number") and not holder.endswith("s")
-        if is_one and words_of(name).isdisjoint(_SAID):
-            return self.path if words_of(holder).isdisjoint(_SAID) else holder
+        if is_one and words_of(name).isdisjoint(_BOTH):
+            return self.path if words_of(holder).isdisjoint(_BOTH) else holder
         return self.path
 
     @cached_property
@@ -172,7 +172,7 @@ class _Column:
         return _FLAGS.fullmatch(str(self.values)) is not None
 
     def holds(self, other: _Column) -> bool:
-        """Return whether most texts have those of another column in them, and more."""
+        """Return whether most texts contain the text of another column, and more."""
         texts = [*map(str, self.values)]
         inside = [str(value).removesuffix(".0") for value in other.values]
         count = sum(map(contains, texts, inside))
@@ -181,18 +181,18 @@ class _Column:
     @cached_property
     def part(self) -> str:
         """The part of a record that its name says: answer, gold, either, task, or another text; empty for no part."""
-        stages = self.kind == "texts" and self.says(_STEPS)
-        if stages or self.says(_NEITHER) or _ABOUT.search(self.path):
+        stages = self.kind == "texts" and self.has(_STEPS)
+        if stages or self.has(_NEITHER) or _ABOUT.search(self.path):
             return ""
         if self.kind not in _SPOKEN:
-            return "gold" if self.says(_REFERENCES) else ""
+            return "gold" if self.has(_REFERENCES) else ""
         named = self.words.intersection(_ANSWERS)
-        asks = self.says(_TASKS) and self.prose
-        if self.says(_AUTHORS) and self.prose and (named or not asks):
+        asks = self.has(_TASKS) and self.prose
+        if self.has(_AUTHORS) and self.prose and (named or not asks):
             return "answer"
-        if self.says(_GOLD):
+        if self.has(_GOLD):
             return "gold"
-        if asks and self.says(_ASKERS):
+        if asks and self.has(_ASKERS):
             return "task"
         if named & _EITHER and named <= _EITHER | {"final"}:
             return "either"
@@ -240,12 +240,12 @@ def reference_fields(
     fields = []
     for column in _columns(values):
         path = column.whole
-        named = column.says((*_REFERENCES, *_EITHER)) and "[]" not in path
+        named = column.has((*_REFERENCES, *_EITHER)) and "[]" not in path
         if column.part not in ("gold", "either") or column.is_flag or not named:
             continue
         references = [str(lookup(value, path)) for value in values]
         if not all(map(contains, judged, references)):
-            # an `answer` may be anybody's
+            # an `answer` may be an agent's or the reference
             fields.append((column.part == "either", path))
     fields.sort(key=itemgetter(0))
     return [*dict.fromkeys(path for _, path in fields)]
@@ -256,7 +256,7 @@ def refuse_tasks(
     values: _Values,
     path: str,
 ) -> None:
-    """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
+    """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is not a group."""
     holder, _, _ = path.partition("[]")
     lists = [items(lookup(value, holder)) for value in values]
     row = _row("", _columns([*chain(*lists)][:_MOST]))
@@ -267,7 +267,7 @@ def refuse_tasks(
         tasks = {str(lookup(rollout, task)) for rollout in rollouts}
         if len(tasks) > 1 and not words_of(task).isdisjoint(_TASKS):
             raise UsageError(
-                "is a list whose items are of several tasks, and no group",
+                "is a list of rollouts of several tasks, and not one group",
                 f"use --set records={holder}[], --messages {row.messages[0]} and {option} {task}",
                 place=f"{name}: --messages {path}",
             )
@@ -286,7 +286,7 @@ def _records(values: _Values) -> Iterator[tuple[str, _Values]]:
             members = [*holder.values()]
             by_id = len(column) == 1 and objects(members) == members
             if len(members) == 1 and by_id:
-                # one alone says its id
+                # only one of them holds its id
                 by_id = next(iter(holder)) in members[0].values()
             if by_id and members and set.intersection(*map(set, members)):
                 # because they have a key in common
@@ -306,7 +306,7 @@ def _below(path: str, key: str) -> str:
 
 
 def _columns(records: _Values) -> _Columns:
-    """Return the fields that half of the records have: what most records lack says nothing of them."""
+    """Return the fields that half of the records have: a field that most records lack says nothing about them."""
     columns: dict[tuple[str, str], _Column] = {}
     for record in records:
         for path, kind, value in islice(_fields(record), _FIELDS):
@@ -376,11 +376,11 @@ def _turns(
     *,
     calls: bool = False,
 ) -> Messages:
-    """Return the turns of a conversation, also in JSON text, in which an agent speaks; none of another value."""
+    """Return the turns of a conversation in which an agent speaks, also in JSON text; [] for any other value."""
     if is_text(value):
         value = json_messages(value)
     turns = named_turns(items(value), calls=calls) or items(value)
-    # a list of questions with their answers is no conversation
+    # a list of questions with their answers is not a conversation
     rows = first_at(value, "0.question", "0.expectedOutput") is not None
     if rows or not all(map(is_object, turns)):
         return []
@@ -412,7 +412,7 @@ def _row(
     named = best.words.intersection(_ANSWERS)
     for column in others:
         # outputs of several models stand in fields that differ by a model's name alone
-        models = best.says(_MODELS) and column.says(_MODELS)
+        models = best.has(_MODELS) and column.has(_MODELS)
         alike = column.words.intersection(_ANSWERS) == named
         if alike and (named or models) and column.kind == best.kind == "text":
             if not column.path.startswith(task.rpartition(".")[0]):
@@ -420,16 +420,16 @@ def _row(
                 return None
             messages[column.whole] = None
     prompt: Names = ()
-    if any(first_agent_turn(_turns(said)) for said in best.values):
+    if any(first_agent_turn(_turns(value)) for value in best.values):
         # turns of another speaker come first
         key = ""
     elif task:
         prompt = (task,)
     figures = "numbers" if best.kind == "texts" else "number"
     if len(messages) > 1:
-        # those beside one are not the others'
+        # fields beside one answer do not belong to the others
         figures = ""
-    # that of the whole is shorter than those of its parts
+    # the path of the whole is shorter than those of its parts
     short = sorted(columns, key=lambda column: len(column.path))
     flags = [column for column in columns if column.is_flag]
     return RecordPaths(
@@ -455,7 +455,7 @@ def _is_alone(column: _Column, key: str) -> bool:
     """Return whether answers need no task: turns hold it, and an id may stand for that of texts."""
     if column.kind == "turns":
         return True
-    # any other id, or the number of a row, may be that of anything
+    # any other id, or the number of a row, may belong to anything
     named = column.part == "answer" or column.kind == "texts"
     alone = (named or _IDS[0].search(key)) and "[]" not in column.path
     return bool(key and alone)
@@ -469,8 +469,8 @@ def _written(columns: _Columns) -> _Columns:
     for column in columns:
         parts[column.part].append(column)
         named |= column.words
-        graded |= column.is_flag and column.says(_OUTCOMES)
-        stages |= "[]" in column.path and column.says(_STEPS)
+        graded |= column.is_flag and column.has(_OUTCOMES)
+        stages |= "[]" in column.path and column.has(_STEPS)
     answers = parts["answer"]
     if any(column.kind == "texts" for column in parts["task"]):
         # lists of texts beside those of tasks are the stages of one rollout

@@ -30,7 +30,7 @@ from ruler_cli.formats import rows
 from ruler_cli.formats.chat import nothing_to_judge, with_prompt
 from ruler_cli.formats.format import OWN, SHAPE_ERRORS, UNFIT, Format
 from ruler_cli.formats.keys import (
-    GIVEN,
+    CALLERS_GROUP,
     ITEM_IDS,
     PROMPT_HASH,
     REPEATED_IDS,
@@ -65,7 +65,7 @@ from ruler_cli.settings.extensions import extensions
 from ruler_cli.settings.fields import option_name, paths
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.rubric import rubric_of
-from ruler_cli.settings.suggestions import nearest
+from ruler_cli.settings.suggestions import suggestion_for
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
 _STATES = ("scored", "failed")
@@ -116,7 +116,7 @@ class Reader:
         # in one place for all formats, whose input is untrusted
         except SHAPE_ERRORS as error:
             reason = (
-                f"is not of the shape of {self.format.name} ({error!r:.80})"
+                f"does not have the shape of {self.format.name} ({error!r:.80})"
             )
         raise UnreadableError(reason)
 
@@ -188,7 +188,7 @@ class Reader:
         value: JsonObject,
         rollouts: Rollouts,
     ) -> tuple[Standards | None, str]:
-        """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
+        """Return the rubric of these rollouts, and the reason why it cannot be used; None if the record states none."""
         names = self.format.rubric.split("|")
         rubrics = []
         for rollout in rollouts:
@@ -211,7 +211,7 @@ class Reader:
         value: JsonObject,
         rollout: Rollout,
     ) -> Rollout:
-        """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
+        """Return a rollout with its outcome and its original reward, as it is judged."""
         form = self.format
         values = self.values(value, rollout)
         changes = {
@@ -228,7 +228,7 @@ class Reader:
             reward = rollout.reward
             if reward is None and not form.own_reward and form.reward:
                 # where the score is written
-                reward = values.own(form.reward)
+                reward = values.in_rollout(form.reward)
             if reward is None and form.absent:
                 reward = parse_value(form.absent)
         reward = self._original_reward(values, reward)
@@ -266,7 +266,7 @@ class Reader:
         annotation = self.previous_annotation(values)
         if not annotation:
             return reward
-        now = values.own(form.reward) if form.reward else reward
+        now = values.in_rollout(form.reward) if form.reward else reward
         at = form.original_in(annotation, now)
         return reward if at is None else value_at(annotation, at)
 
@@ -274,7 +274,7 @@ class Reader:
         self,
         values: RolloutPaths,
     ) -> str:
-        """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
+        """Return how a rollout ended, by the values below it or below its record; empty if none says so."""
         names = self.format.ended
         inner = rollout_object(values.record, values.rollout)
         both = values.record
@@ -391,7 +391,7 @@ class Reader:
             key = key_of(self.format, value)
         if key is not None and not rule.of_item:
             return key_text(key)
-        if is_group or rule.name == GIVEN:
+        if is_group or rule.name == CALLERS_GROUP:
             return line.where
         if not (self.by_prompt or rule.of_item):
             raise UnreadableError(f"has no group key at `{self.key}`")
@@ -409,7 +409,7 @@ class Reader:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
         form = self.format
         for path in filter(None, (form.annotations, form.other_ruler)):
-            annotation = json_value(values.own(path))
+            annotation = json_value(values.in_rollout(path))
             if is_object(annotation):
                 return annotation
         return None
@@ -476,12 +476,12 @@ def _wrong_size(
     size: int,
 ) -> UnreadableError:
     return UnreadableError(
-        f"has no list of {size} items at `{path}`, one a rollout"
+        f"has no list of {size} items at `{path}`, one per rollout"
     )
 
 
 SAMPLE = 50
-"""Number of first records that must agree."""
+"""Number of first records that must have the same format."""
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
 
@@ -538,7 +538,7 @@ def read_records(
     reader: Reader,
     records: Records,
 ) -> Iterator[Record]:
-    """Read records but those that cannot be read, which is reported when they are scored."""
+    """Read records, without those that cannot be read: these are reported when they are scored."""
     for line, value in records:
         with suppress(UnreadableError):
             yield from reader.read_parsed(value, line)
@@ -551,7 +551,7 @@ def formats_of(
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
         choices = ("auto", *FAMILIES, *names, *extensions("ruler.formats"))
-        suggestion = nearest(wanted, choices)
+        suggestion = suggestion_for(wanted, choices)
         remedy = f"give auto or one of {', '.join(FAMILIES)}"
         if suggestion:
             remedy = f"did you mean {suggestion}?"
@@ -625,7 +625,7 @@ def _unknown_shape(
         if mark in text:
             return UsageError(
                 f"{line.where} is of {framework}, which this version does not read",
-                "name its parts with --messages PATH and --prompt PATH; of a tracer export OpenTelemetry spans",
+                "name its parts with --messages PATH and --prompt PATH; or export OpenTelemetry spans from a tracer",
                 place=name,
             )
     unknown = UnknownShapeError(
@@ -743,7 +743,7 @@ def _with_reward(
     read = {**reader.value_paths, "reward": path}
     written = path
     if LISTS.search(path):
-        # read there; what is written has one place, of each rollout or of none
+        # read there; a score has one place, in each rollout or in none
         written = path.rpartition("[].")[2]
         if form.listed or written != form.reward:
             form = replace(
@@ -755,7 +755,7 @@ def _with_reward(
             return replace(reader, format=form, value_paths=read)
     if not _is_free(reader, written):
         raise UsageError(
-            "is not a free place for a score",
+            "is not free for a score",
             "name a field that ruler neither reads nor writes, by keys and the numbers of items",
             place=f"{name}: --reward {written}",
         )
@@ -771,7 +771,7 @@ def _with_reward(
 
 
 def _is_free(reader: Reader, path: str) -> bool:
-    """Return whether a score may be written at a path: nothing that is shown, or is a key, is read or written there."""
+    """Return whether a score may be written at a path: no shown text and no key is read or written there."""
     form = reader.format
     place = parts(path)
     # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy

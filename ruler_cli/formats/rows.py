@@ -167,7 +167,7 @@ def _answer(
         raise UnreadableError(f"`{path}` is {what}")
     prompt = []
     if not form.prompt:
-        # the key of a group is no task, whatever its name
+        # the key of a group is not a task, whatever its name
         unkeyed = dict(record)
         for key in form.key_paths:
             unkeyed.pop(key, None)
@@ -238,7 +238,7 @@ def row_format(
     # a rollout is an object of its own if it is in a list of the record, else an item of lists
     nested = "." in holder or LISTS.search(holder + rest)
     listed = several and not (single and rest and not nested)
-    # a path with `[]` is read; what is written has one place
+    # a path with `[]` is read; a score has one place
     reward = row.reward if listed else row.reward.removeprefix(f"{holder}[].")
     if reward == "reward" or LISTS.search(reward):
         reward = "rewards" if listed else "reward"

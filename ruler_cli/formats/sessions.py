@@ -3,7 +3,7 @@
 A record is the session's document, or the events of its file; docs/formats.md says what the judge is shown of
 it. `events.toml` says which event is which turn, and which texts the harness wrote in the user's place; a class
 holds what no row can say of its agent. A session that is printed (`stream-json`) may not hold the prompt. Traps:
-- Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
+- Claude Code's file is a tree by `parentUuid`, but a fork is not a branch by itself: results of parallel calls
   hang side by side. A branch is a prompt whose parent stands before an earlier prompt.
 - Codex writes each message twice, as a `response_item`, which is read, and as an `event_msg`.
 - Gemini CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns back.
@@ -113,7 +113,7 @@ class Session:
         cls,
         record: JsonObject,
     ) -> Rollout:
-        """Read a session as the rollout that it is."""
+        """Read a session as a rollout."""
         if cls.is_sub_agent(record):
             raise UnreadableError(
                 "is a session of a sub-agent; give the main session"
@@ -137,7 +137,7 @@ class Session:
         begin = first_agent_turn(turns)
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
-        # notes of the harness before it are no part of the task
+        # notes of the harness before it are not part of the task
         task = [turn for turn in turns[:begin] if turn["role"] != "system"]
         return Rollout(
             [*task, *turns[begin:]],
@@ -190,7 +190,7 @@ class Session:
         self.parent = parent
         if parent in self.left and self.new:
             raise UnreadableError(
-                "goes back to turns that were taken back: write the branch as chat messages"
+                "returns to turns that were taken back: write the branch as chat messages"
             )
         after = self.since(parent)[1:]
         if parent is None and before is not None:
@@ -279,7 +279,7 @@ class Session:
             case "session":
                 self.identify(*values)
             case "rewind":
-                # Gemini CLI goes back to the begin if it does not know the turn
+                # Gemini CLI goes back to the beginning if it does not know the turn
                 begin = [*self.turns] if self.kind.replaces else []
                 self.take_back(self.since(*values) or begin)
             case "undo":
@@ -334,7 +334,7 @@ class Session:
         calls: Any = None,
         name: Any = None,
     ) -> None:
-        """Add what someone said, and in turns of its own what the row says of its parts."""
+        """Add a message of a speaker; the parts that the row names become turns of their own."""
         if is_list(thought):
             stated = [each_at(item, _THOUGHTS) for item in thought]
             lines = [": ".join(filter(None, values)) for values in stated]
@@ -351,7 +351,7 @@ class Session:
             if self.is_side(part):
                 continue
             if text is not None and role != "assistant":
-                parts += self.heard(role, text)
+                parts += self.user_text(role, text)
             elif text is not None or self.kind.steps_of(label) is None:
                 parts.append(part)
             else:
@@ -376,12 +376,12 @@ class Session:
         if has_content(turn):
             self.append(turn)
 
-    def heard(
+    def user_text(
         self,
         role: str,
         text: str,
     ) -> list[str]:
-        """Return the text that the user wrote; what the harness wrote and the agent read is in a turn of its own."""
+        """Return the text that the user wrote; text that the harness wrote for the agent becomes a turn of its own."""
         texts = self.kind.texts
         rest = texts["removed"].sub("", text)
         bare = rest.strip()
@@ -454,7 +454,7 @@ def _without(
 
 
 def plain(parts: list[Any]) -> Any:
-    """Parts as one text, if all are: equal prompts are equal however they were written."""
+    """Return parts that are all text as one text, so that equal prompts are equal however they were written."""
     texts = [*map(part_text, parts)]
     return parts if None in texts else "\n".join(map(str, texts))
 

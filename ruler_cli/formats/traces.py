@@ -8,7 +8,7 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
   with it the hash of the prompt.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API all values, or none. A text
   is a model's own, even if it is JSON, unless an input is JSON text as well.
-- Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
+- Equal prompts are a group, unless a field names the item of a data set. A session or a trace is not a group.
 
 A step of a conversation that continues an earlier one replaces it, because its input holds that one's input and
 answer. A message is left out only if it stands in the step that replaces its own, so a trace may be shown
@@ -35,20 +35,20 @@ from ruler_cli.formats.paths import every
 from ruler_cli.formats.trace_spans import Span, decoded, spans_of, values_of
 from ruler_cli.messages.content import Messages, first_agent_turn, text_of
 from ruler_cli.messages.dialects import (
-    Said,
+    ComparableMessage,
     agent_turns,
     as_turn,
     call_turn,
+    comparable,
     is_message,
     messages_of,
     offered_tools,
     question_turns,
     result_turn,
-    said,
 )
 from ruler_cli.types import Rollout
 
-Turns = list[Said]
+Turns = list[ComparableMessage]
 
 _SPANS = words("spans observations trace.observations")
 _ITEMS = words(
@@ -138,24 +138,30 @@ def _joined(
     question = messages_of(task, "user") or []
     text = text_of(question[-1]) if question else ""
 
-    def is_unasked(talk: _Conversation) -> bool:
-        return not any(_is_within(text, turn.text) for turn in talk.input)
+    def is_unasked(conversation: _Conversation) -> bool:
+        return not any(
+            _is_within(text, turn.text) for turn in conversation.input
+        )
 
     main = min(conversations, key=is_unasked)
     messages = main.messages
     if (text and is_unasked(main)) or not first_agent_turn(messages):
         messages = [*(question or as_turn("user", task)), *messages]
     answer = messages_of(final, "assistant") or as_turn("assistant", final)
-    output = [*map(said, answer)]
+    output = [*map(comparable, answer)]
     spoken = [turn for turn in output if turn.form.by_agent and turn.text]
     last = (spoken or output)[-1:]
-    for talk in conversations:
-        values = [decoded(turn.text) for turn in talk.turns]
-        if _says(talk.turns, last) or final in values:
+    for conversation in conversations:
+        values = [decoded(turn.text) for turn in conversation.turns]
+        if _holds_answer(conversation.turns, last) or final in values:
             break
     else:
         messages += [turn.message for turn in last]
-    further = [talk.messages for talk in conversations if talk is not main]
+    further = [
+        conversation.messages
+        for conversation in conversations
+        if conversation is not main
+    ]
     return messages, tuple(further)
 
 
@@ -175,12 +181,12 @@ def _without_calls(
         # the state of a framework begins with the input
         state = messages_of(final, "assistant") or []
         size = len(asked)
-        if [*map(said, state[:size])] == [*map(said, asked)]:
+        if [*map(comparable, state[:size])] == [*map(comparable, asked)]:
             answer = state[size:]
     if not answer:
         raise UnreadableError(
-            "holds no model call with its messages, and no output of its root; let the tracer record what was said, "
-            "not only when (OpenAI's agents: let your processor add `input` and `response` of `span.span_data` to the "
+            "holds no model call with its messages, and no output of its root; let the tracer record messages, "
+            "not only times (OpenAI's agents: let your processor add `input` and `response` of `span.span_data` to the "
             "`span_data` that it writes)"
         )
     for tool in spans:
@@ -201,7 +207,7 @@ def item_key(record: JsonObject) -> str | None:
 
 
 def is_spans(record: JsonObject) -> bool:
-    """Return whether spans hold something that a model was asked or said."""
+    """Return whether spans hold the input or the output of a model."""
     return any(
         span.kind == "call" or span.input or span.output
         for span in spans_of(record.get("spans"))
@@ -237,7 +243,7 @@ class _Conversation:
         begins = bool(self.input) and self.input == asked[:size]
         # the same step again may have failed
         spoken = asked[size:] or answered or self.output
-        return begins and _says(spoken, self.output)
+        return begins and _holds_answer(spoken, self.output)
 
 
 def _conversations_of(spans: list[Span]) -> list[_Conversation]:
@@ -246,45 +252,49 @@ def _conversations_of(spans: list[Span]) -> list[_Conversation]:
     for number, span in enumerate(spans):
         if span.kind != "call":
             continue
-        asked = [*map(said, question_turns(span.input))]
-        answered = [*map(said, agent_turns(span.output))]
+        asked = [*map(comparable, question_turns(span.input))]
+        answered = [*map(comparable, agent_turns(span.output))]
         if not asked + answered:
             continue
         near = conversations[:-_NEAR:-1]
         continued = [t for t in near if t.is_continued(asked, answered)]
         if continued:
-            talk = max(continued, key=lambda talk: len(talk.input))
-            new = asked[len(talk.input) :]
-            talk.input = talk.input + _with_thought(new, talk.output)
+            conversation = max(
+                continued, key=lambda conversation: len(conversation.input)
+            )
+            new = asked[len(conversation.input) :]
+            conversation.input = conversation.input + _with_thought(
+                new, conversation.output
+            )
             if new or answered:
-                talk.output = answered
-            talk.last = number
-            talk.parent = span.parent
+                conversation.output = answered
+            conversation.last = number
+            conversation.parent = span.parent
         else:
-            talk = _Conversation(
+            conversation = _Conversation(
                 asked,
                 answered,
                 number,
                 span.parent,
             )
-            conversations.append(talk)
+            conversations.append(conversation)
     # the tools that ran after a conversation's last step: results of its calls, and what no model called
     called = set()
-    for talk in conversations:
-        called |= _called(talk.turns)
-        pending = _called(talk.output)
-        for tool in spans[talk.last + 1 :]:
+    for conversation in conversations:
+        called |= _called(conversation.turns)
+        pending = _called(conversation.output)
+        for tool in spans[conversation.last + 1 :]:
             if tool.kind != "tool" or tool.output is None:
                 continue
             if tool.name in pending:
                 _, result = _run_of(tool)
-                talk.output.append(said(result))
-    end = max([talk.last for talk in conversations], default=0)
+                conversation.output.append(comparable(result))
+    end = max([conversation.last for conversation in conversations], default=0)
     for tool in spans[end + 1 :]:
         if tool.kind == "tool" and tool.name not in called:
             beside = (t for t in conversations if t.parent == tool.parent)
-            for talk in [*beside, *conversations][:1]:
-                talk.output += map(said, _run_of(tool))
+            for conversation in [*beside, *conversations][:1]:
+                conversation.output += map(comparable, _run_of(tool))
     return conversations
 
 
@@ -314,7 +324,7 @@ def _called(turns: Turns) -> set[str]:
     return {name for turn in turns for name in turn.called}
 
 
-def _says(turns: Turns, answer: Turns) -> bool:
+def _holds_answer(turns: Turns, answer: Turns) -> bool:
     """Return whether turns hold an answer: its text without its thoughts, and its calls."""
     spoken = [turn for turn in turns if turn.form.by_agent]
     for part in answer:

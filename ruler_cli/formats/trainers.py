@@ -185,7 +185,7 @@ def _rollouts(
             members.append((value, (name, number)))
     if not members:
         raise UnreadableError(
-            f"has no `{name}` of an agent that is `trainable`: nothing here is to be scored"
+            f"has no `{name}` of a `trainable` agent: there is nothing to score"
         )
     roles = {key_text(lookup(value, role)) for value, _ in members}
     member = None
@@ -216,8 +216,8 @@ def read_rllm(record: JsonObject) -> Rollouts:
         """Read the conversations of a trajectory's steps that no later step continues."""
         listed = []
         for step in objects(lookup(value, "steps")):
-            if talk := items(step.get("chat_completions")):
-                listed.append(check_messages(talk, "chat_completions"))
+            if conversation := items(step.get("chat_completions")):
+                listed.append(check_messages(conversation, "chat_completions"))
         if not listed:
             raise UnreadableError(
                 "has no `chat_completions` in its steps: the workflow did not record them"

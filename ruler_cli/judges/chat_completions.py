@@ -63,7 +63,7 @@ _LIMIT = re.compile(
 )
 
 _REFUSING = (400, 404, 405, 415, 422, 500, 501)
-"""Statuses of refusals by what a template, a server or a model does not know."""
+"""Statuses of refusals of something that a template, a server or a model does not know."""
 _ROLE = r"(?:\bsystem[ _-]?(?:role|message|prompt|instruction)|\brole\W{1,3}system|['\"`]system)"
 _SYSTEM = re.compile(
     rf"{_ROLE}.{{0,60}}\b(?:not|un\w+|must|cannot)\b|(?:\bnot|n't|\bun\w+|\binvalid)\b.{{0,40}}{_ROLE}"
@@ -71,7 +71,7 @@ _SYSTEM = re.compile(
     r"|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""Words of a refusal of a system message, for which both messages are sent as one."""
+"""Words of a refusal of a system message, after which both messages are sent as one."""
 
 
 def limits_named(status: int, message: str) -> list[str]:
@@ -204,11 +204,11 @@ class ChatJudge(Judge):
 
 
 def no_probabilities(why: str, body: bytes = b"") -> CallError:
-    """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
+    """Return the error that ends a run: the endpoint returns no probabilities of words. `body` is its reply."""
     detail = f" ({why})" if why else ""
     reason = (
-        f"the judge tells no probabilities of its words (`logprobs`){detail}, which are to be read; "
-        "use -p top_logprobs=5 if it lists fewer than 20, --read text, or an endpoint that tells them"
+        f"the judge returns no probabilities of its words (`logprobs`){detail}; "
+        "use -p top_logprobs=5 if it lists fewer than 20, --read text, or an endpoint that returns them"
     )
     return CallError("reply", reason, "run", body=body)
 

@@ -24,7 +24,7 @@ service_tier logprobs top_logprobs stream stream_options n stop tools tool_choic
 
 
 def systemone_body(request: Request) -> dict[str, Any]:
-    """Return what is asked in the words of System One, without any field that some server refuses."""
+    """Return the body of a request to System One, without any field that some server refuses."""
     questions = {}
     for question in request.questions:
         asked: dict[str, Any] = {"type": "noul", "instructions": question.text}
@@ -35,7 +35,7 @@ def systemone_body(request: Request) -> dict[str, Any]:
 
 
 def decisions_body(request: Request) -> dict[str, Any]:
-    """Return what is asked in the words of OpenAI's Decisions."""
+    """Return the body of a request to OpenAI's Decisions."""
     questions = []
     for question in request.questions:
         asked: dict[str, Any] = {
@@ -51,7 +51,7 @@ def decisions_body(request: Request) -> dict[str, Any]:
 
 
 class Route(NamedTuple):
-    """The path of an endpoint, and what writes the body that is posted there."""
+    """The path of an endpoint, and the function that writes the body of its requests."""
 
     path: str
     write: Callable[[Request], dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Judge that is an `async` function of a Python program: a request in, the text of the reply out."""
+"""The judge that is an `async` function of a Python program: a request in, the text of the reply out."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _FORMAT = AnswerFormat()
 class FunctionJudge(Judge):
     """A judge that is the function of its settings.
 
-    `_answered`: a call of it had a reply. Until then it counts as a judge that cannot be reached, for which
-    no call is tried for long; later a failed call is one that the judge failed.
+    `_answered`: a call had a reply. Until then a failed call counts as a judge that cannot be reached, which is not
+    tried for long; later it counts as an error of the judge.
     """
 
     settings: JudgeSettings
@@ -104,7 +104,7 @@ class FunctionJudge(Judge):
         """Read what the function returned: text, or a chat completion as a dict."""
         if not isinstance(value, str | Mapping):
             name = type(value).__name__
-            return self._failed(f"returned {name}, and no text")
+            return self._failed(f"returned {name}, not text")
         reply: object = None
         with suppress(Exception):  # a mapping of the program may raise any
             if isinstance(value, str):

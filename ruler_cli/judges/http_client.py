@@ -1,4 +1,4 @@
-"""Judge behind an endpoint: one session, its proxy and certificates, the bound of an answer.
+"""The judge behind an endpoint: one session, its proxy and certificates, the bound on an answer.
 
 aiohttp needs a tenth of the CPU that the provider SDKs need for a call, so the judge and not the client
 limits the throughput.
@@ -106,7 +106,7 @@ class HttpJudge(ChatJudge):
         self._proxy = proxy_of(self.base)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            # no judge is told what it said before
+            # no judge sees its earlier replies
             cookie_jar=aiohttp.DummyCookieJar(),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
             timeout=aiohttp.ClientTimeout(

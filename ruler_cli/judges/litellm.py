@@ -105,7 +105,7 @@ def read_error(
     error: Exception,
     secret: Secret,
 ) -> CallError | ErrorResponse:
-    """The provider's response that an error carries, else the CallError for none, else litellm's message."""
+    """Return the provider's response that an error carries, else a CallError, else litellm's message."""
     causes: list[BaseException] = [error]
     while len(causes) < 20:
         cause = causes[-1].__cause__ or causes[-1].__context__
@@ -159,10 +159,12 @@ def _unanswered(
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
-            told = f"{reason} ({why})"
+            sentence = f"{reason} ({why})"
             if UNTRUSTED in message:
-                told = f"{told}; {advice(message)}"
-            return CallError("transport", told, "call", sent=sent, billed=sent)
+                sentence = f"{sentence}; {advice(message)}"
+            return CallError(
+                "transport", sentence, "call", sent=sent, billed=sent
+            )
     return None
 
 
@@ -181,7 +183,7 @@ class LitellmJudge(ChatJudge):
     ) -> Reply | CallError | ErrorResponse:
         if any(picture.address for _, picture in request.pictures):
             # it would open them for some providers
-            reason = "pictures with addresses on the web are sent to judges that are asked directly"
+            reason = "pictures with web addresses are sent only to judges that are asked directly"
             remedy = f"{reason}; put their bytes into the data, or use --pictures leave"
             return CallError(
                 "input", remedy, "group", sent=False, billed=False, kept=False
@@ -239,7 +241,7 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
-        load_dotenv()  # as litellm does when it is imported
+        load_dotenv()  # as litellm does at its import
         key = self.key or getattr(sys.modules.get("litellm"), "api_key", None)
         named = {"key": bool(key), "base": bool(self.base)}
         if refuse_needs(name, provider, self.params, **named):
@@ -324,7 +326,7 @@ _STRUCTURED = "structured-outputs-"
 
 def _raw(judge: LitellmJudge, request: Request) -> dict[str, Any]:
     """The params of a request, for which litellm takes a tenth of a second."""
-    _litellm()  # nothing of it is imported before, or it would download its lists
+    _litellm()  # nothing of it is imported earlier, or it would download its lists
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 

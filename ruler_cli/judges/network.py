@@ -1,4 +1,4 @@
-"""The environment → the way to an endpoint: its proxy, and what to look at if it fails."""
+"""The environment → the route to an endpoint: its proxy, and advice for a failed connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 def proxy_of(base: str) -> str | None:
-    """Return the proxy for an endpoint, as the environment names it, or None; UsageError if it is no HTTP proxy."""
+    """Return the proxy for an endpoint, as the environment names it, or None; UsageError if it is not an HTTP proxy."""
     parts = urlsplit(base)
     host = parts.hostname
     proxies = getproxies()
@@ -32,8 +32,8 @@ def proxy_of(base: str) -> str | None:
     kind, _, rest = proxy.rpartition("://")
     if kind not in ("", "http", "https"):
         raise UsageError(
-            f"the environment names a {kind} proxy, and ruler speaks to HTTP proxies only",
-            "name an HTTP proxy in HTTPS_PROXY and HTTP_PROXY, or except the host with NO_PROXY",
+            f"the environment names a {kind} proxy, and ruler uses HTTP proxies only",
+            "name an HTTP proxy in HTTPS_PROXY and HTTP_PROXY, or exempt the host with NO_PROXY",
             place=f"judge at {base}",
         )
     return f"{kind or 'http'}://{rest}"
@@ -43,9 +43,9 @@ def advice(
     why: str,
     proxy: str | None = None,
 ) -> str:
-    """Return what to look at if an endpoint cannot be reached; `why` is the error."""
+    """Return advice for an endpoint that cannot be reached; `why` is the error."""
     if UNTRUSTED in why:
-        return "if an authority of your own has made its certificate, name that one's file in SSL_CERT_FILE"
+        return "if an authority of your own signed its certificate, name the authority's file in SSL_CERT_FILE"
     if proxy:
         return f"is the proxy {clean(proxy)} right? NO_PROXY names hosts that need none"
     return "is it running, and is the address right?"
@@ -54,7 +54,7 @@ def advice(
 async def in_time(
     seconds: float, answer: Awaitable[Reply | CallError]
 ) -> Reply | CallError:
-    """Return the answer of a judge, from the connection to the last byte, or the error of one that takes longer."""
+    """Wait for the answer of a judge, from the connection to the last byte; return a CallError if it takes too long."""
     try:
         async with asyncio.timeout(seconds):
             return await answer

@@ -5,11 +5,11 @@ It counts defects in a rendered rollout and adds two shares:
     points = .1 · defects − .1 · goal + .2 · (share before the first tool call) + .2 · (1 − overlap)
     score  = .8 · exp(−points)
 
-Defects: tool errors and repeated calls (each at most three), a handoff, a refusal without any tool call, an
-end in mid-work, and more than 1.5 times the median number of messages. The overlap is the Dice coefficient
-of the rollout's state changes with those of its siblings: self-consistency (Wang et al. 2022,
-"Self-Consistency Improves Chain of Thought Reasoning") on actions instead of answers. A rollout without any
-defect is no proof of success, hence .8; exp keeps the order and never clips.
+Defects: tool errors and repeated calls (each at most three), a handoff, a refusal without any tool call, an end in
+mid-work, and more than 1.5 times the median number of messages. The overlap is the Dice coefficient of the rollout's
+state changes with those of its siblings: self-consistency (Wang et al. 2022, "Self-Consistency Improves Chain of
+Thought Reasoning") on actions instead of answers. A rollout without any defect is not a proof of success, hence .8; exp
+keeps the order and never clips.
 
 The weights are round and none is fitted: a defect is worth .1, a whole share two defects. docs/trust.md says
 how good it is. The words are everyday English and JSON, of no one domain.

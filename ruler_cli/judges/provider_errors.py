@@ -4,8 +4,8 @@ Headers of a response tell what rate limits leave, and `retry-after-ms`, `Retry-
 the seconds to wait. No value raises, and no result is negative, infinite or NaN. A litellm proxy with too many
 calls in flight names a minute, although one of them may end at once: that is ignored.
 
-Reads the bodies of errors in all providers' spellings, and the context and the request's size in tokens
-that the message of an error states.
+It reads the bodies of errors in all providers' spellings, and, from the message of an error, the context and the
+request's size in tokens.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def classify(
     message: str,
     headers: Mapping[str, str] | None = None,
     key: Secret = None,
-    who: str = "the judge",
+    name: str = "the judge",
 ) -> CallError:
-    """The CallError of an error response; its reason is one sentence about `who`, without the key.
+    """The CallError of an error response; its reason is one sentence about `name`, without the key.
 
     `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
@@ -115,7 +115,7 @@ def classify(
     scope: Scope = "call" if rule.scope == "rate" else rule.scope
     location = low.get("location", "") if status < 400 else ""
     stated = message or codes or location.removesuffix("/chat/completions")
-    reason = f"{who} answered {status}: {clean(stated or 'no message', key)}"
+    reason = f"{name} answered {status}: {clean(stated or 'no message', key)}"
     if rule.remedy:
         reason = f"{reason.rstrip('.')}; {rule.remedy}"
     return CallError(
@@ -214,7 +214,7 @@ _STATUS = re.compile("[45][0-9][0-9]")
 
 
 def _error_in(body: Any) -> Any:
-    """Return the error that a body with a good status tells, at its top or in its choice; None if there is none."""
+    """Return the error inside a body with a good status, at its top or in its choice; None if there is none."""
     with suppress(AttributeError, LookupError, TypeError):
         beside = body.get("error")
         if not body.get("choices"):
@@ -307,7 +307,7 @@ def _codes(
 
 
 def _page(data: bytes) -> str:
-    """The words of an HTML page, else the text as it is."""
+    """Return the text of an HTML page; any other text unchanged."""
     text = data[: 4 * _LONGEST].decode("utf-8", "replace")
     return " ".join(_MARKUP.sub(" ", text).split())[:_LONGEST]
 
@@ -324,7 +324,7 @@ _DELAY = re.compile(
 _EACH = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|milli|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IN_FLIGHT = "max_parallel_requests"
-"""A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` names the exceeded one."""
+"""A litellm proxy's name of a limit that is not a rate; its header `rate_limit_type` names the exceeded one."""
 _VALUE = 100
 
 
@@ -339,7 +339,7 @@ _LEFT = re.compile(r"\s*(-?)([0-9]{1,15})(?:\.[0-9]{1,15})?\s*")
 
 
 def left_of(headers: Mapping[str, Any]) -> RateLimitRemaining | None:
-    """Return the requests and tokens that rate limits leave; None if no header names any.
+    """Return the remaining requests and tokens of rate limits; None if no header names any.
 
     The names of headers are in lower case, or `headers` ignores case.
     """

@@ -25,7 +25,7 @@ QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
 
 
 class MissingCredentialsError(UsageError):
-    """This machine lacks the key of a judge; the message names what to set."""
+    """This machine lacks the key of a judge; the message names the variable to set."""
 
 
 def missing_key(name: str, variable: str) -> MissingCredentialsError:
@@ -76,7 +76,7 @@ _STEMS = {
 
 @lru_cache(1)
 def providers() -> frozenset[str]:
-    """The names of litellm's providers, from the source of its list."""
+    """Return the names of litellm's providers, from the source of its list."""
     source = beside_litellm("types/utils.py").decode()
     members = source.partition("class LlmProviders(")[2].partition("\n\n\n")[0]
     return frozenset(re.findall(r' = "([\w-]+)"', members))

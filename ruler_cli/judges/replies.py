@@ -65,7 +65,7 @@ def _mended(escape: re.Match[bytes]) -> bytes:
 
 
 def without_key(data: bytes, secret: Secret) -> bytes:
-    """Foreign JSON with secrets removed, also with escapes; but for one so short that it may be any word."""
+    """Remove secrets from foreign JSON, in escaped form too, except one so short that it may be any word."""
     for key in secret_texts(secret):
         if len(key) < SHORTEST_KEY:
             continue
@@ -89,7 +89,7 @@ def _escaped(key: str) -> re.Pattern[bytes]:
 def reply_of(body: bytes) -> Reply | CallError:
     """Read a chat completion from the ledger.
 
-    Never raises: a body that is no chat completion gives a CallError that holds it.
+    Never raises: a body that is not a chat completion gives a CallError that holds it.
     """
     body = body.removeprefix(BOM)
     value = None
@@ -103,7 +103,7 @@ def reply_in(
     body: bytes,
     key: Secret = None,
 ) -> Reply | CallError:
-    """Read a chat completion that was parsed from `body`, which holds no key; or the answers to typed questions."""
+    """Read a parsed chat completion, or answers to typed questions, from a `body` without keys."""
     if decided := _decided(value):
         return replace(decided, body=body)
     try:
@@ -176,7 +176,7 @@ def _name_in(answer: Any) -> str:
 
 
 def _beside(message: Mapping[str, Any]) -> str:
-    """Return what a message without a text says where thoughts stand."""
+    """Return the text of a message that has it only in its field for thoughts."""
     for name in _THOUGHTS:
         text = message.get(name)
         if isinstance(text, str) and text.strip():
@@ -210,13 +210,13 @@ def _object(
     value: Mapping[str, Any],
     name: str,
 ) -> Mapping[str, Any]:
-    """Return a member that is to be an object; an empty one if it is none."""
+    """Return a member that should be an object; {} for any other value."""
     inner = value.get(name)
     return inner if isinstance(inner, dict) else {}
 
 
 def _model_in(value: Mapping[str, Any]) -> str:
-    """Return the name of the model in a body as text for a line."""
+    """Return the name of the model in a body, as text for one line."""
     model = value.get("model")
     return clean(model[:_NAME]) if isinstance(model, str) else ""
 

@@ -151,7 +151,7 @@ def stand_in_of(settings: JudgeSettings) -> str:
     elif not address:
         from dotenv import load_dotenv
 
-        load_dotenv()  # as litellm does when it is imported
+        load_dotenv()  # as litellm does at its import
         stated = map(os.environ.get, base_variables(provider))
         address = next(filter(None, stated), None)
     host = urlsplit(address or "").hostname
@@ -194,7 +194,7 @@ def key_for(
     key = key.strip()
     if not re.fullmatch(r"[!-~]+", key):
         raise UsageError(
-            f"the key in {variable} holds characters that no key has; set it anew"
+            f"the key in {variable} holds characters that no key has; set it again"
         )
     return key
 
@@ -233,13 +233,13 @@ _ADDRESS = re.compile(
 def check_address(base: str) -> None:
     """Raise UsageError unless an address can be called; the message omits it, since it may hold a password."""
     if not _ADDRESS.fullmatch(base):
-        problem = "is not an http:// or https:// address with a host, and without a name, password or `?`"
+        problem = "is not an http:// or https:// address with a host and without a user name, a password or `?`"
         remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
         raise UsageError(problem, remedy, place="--api-base")
 
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
-    """The variables with which another machine can ask: those that the user names, and the providers' own."""
+    """Return the variables that another machine needs: those that the user names, and the providers' own."""
     names = set[str]()
     for judge in judges:
         names.add(judge.api_key_env or "")
@@ -354,7 +354,7 @@ def _refuse_typed(settings: JudgeSettings) -> None:
     if not settings.typed:
         return
     if settings.function is not None or is_embedded(settings):
-        problem = "speaks no API of decision models"
+        problem = "speaks no decision-model API"
         place = f"judge {settings.label}"
         raise UsageError(problem, "leave out --api", place=place)
     refuse_parameters(settings.params)
@@ -367,7 +367,7 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
     """
     anthropic = settings.provider == "anthropic" and not _is_direct(settings)
     if anthropic or is_embedded(settings):
-        problem = "has no probabilities of words"
+        problem = "returns no probabilities of words"
         remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
@@ -401,12 +401,12 @@ def typed_body(settings: JudgeSettings, request: Request) -> bytes:
 
 
 def _route(settings: JudgeSettings) -> Route:
-    """The way in which a decision model is asked first."""
+    """Return the route by which a decision model is asked first."""
     return ROUTES.get(settings.provider) or ROUTES[settings.spoken]
 
 
 def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
-    """Return a judge that is asked by OpenAI's protocol, or by an API of decision models."""
+    """Return a judge that speaks OpenAI's protocol or an API of decision models."""
     wire = wire_of(settings.params)
     headers = {}
     if end.key and settings.typed and settings.provider == "azure":
@@ -427,7 +427,7 @@ def _direct_judge(settings: JudgeSettings, end: Endpoint) -> Judge:
 
 
 def _litellm_judge(settings: JudgeSettings) -> LitellmJudge:
-    """Return a judge that litellm asks."""
+    """Return a judge that is called through litellm."""
     from ruler_cli.judges.litellm import LitellmDecisionJudge, LitellmJudge
 
     name, base, params = settings.model, settings.api_base, settings.params

@@ -1,4 +1,4 @@
-"""The groups that get further passes: two for every group, then two more while they help."""
+"""The rule for further passes: two for every group, then two more while they help."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ in 160,000."""
 _UNKNOWN_SCALE = (
     f"its scores were only 0 and 1, and may stand on another scale: {SCALE}"
 )
-_OTHER_SCALE = "the judge stays on another scale than 0 to 1, and its scores of only 0 and 1 may stand on that"
+_OTHER_SCALE = "the judge keeps to a scale other than 0 to 1, and its scores of only 0 and 1 may be on it"
 _TIMES = 2
-"""Times that a decision model is asked a question without an answer."""
+"""Number of times that a decision model is asked a question that it leaves out."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""
@@ -123,7 +123,7 @@ def exchange(
     unsure: PassScores | None = None
     while True:
         request = write_prompt(layout, ask, part, state)
-        reply = yield replace(request, kept=True) if unsure else request
+        reply = yield replace(request, cached_only=True) if unsure else request
         if unsure and isinstance(reply, CallError):
             return unsure
         unsure = None
@@ -172,8 +172,8 @@ def ask_questions(
 ) -> Steps[Answer]:
     """Ask the questions about a part of a group, and read the answers by probability.
 
-    What a decision model leaves out, or answers with what is no probability, is asked once more; a rollout that still
-    lacks an answer has no score in this pass. A model that is read by one word would only say the same again.
+    What a decision model leaves out, or answers with what is not a probability, is asked once more; a rollout that
+    still lacks an answer has no score in this pass. A model that is read by one word would only say the same again.
     """
     shares: dict[Subject, Share] = {}
     wanted: Sequence[Subject] = subjects_of(layout, part)

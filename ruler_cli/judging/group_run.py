@@ -48,7 +48,7 @@ from ruler_cli.types import (
 )
 
 _FOR_GOOD = words_of("refused too_long input interrupted budget")
-"""Kinds of a first error after which the other passes of the judge would fail too."""
+"""Kinds of a first error that the other passes of the judge would repeat."""
 _LAYOUTS = 2
 """Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
 another number of tokens for its length, so one may not be enough."""
@@ -57,7 +57,7 @@ _ESCALATED = 2
 
 T = TypeVar("T")
 OnReply = Callable[[Group, Reply | CallError], None]
-"""Gets a group, and a reply about it or the reason why there is none."""
+"""Gets a group, and a reply about it or the error in its place."""
 
 
 @dataclass(eq=False)
@@ -113,7 +113,7 @@ class GroupRun:
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
-        """Ask every pass of every judge, further passes if they help, and the stronger judge.
+        """Make every pass of every judge, further passes if they help, and those of the stronger judge.
 
         Under a cost cap it begins once its calls fit, and not at all if they never do: then only cached replies count.
         Further passes are not held money for.
@@ -137,7 +137,7 @@ class GroupRun:
         return result
 
     async def _further(self) -> None:
-        """Ask two further passes at a time of the judges that have scored the group, as long as they help."""
+        """Make two further passes at a time by the judges that have scored the group, as long as they help."""
         # imported if needed: it takes longer than the first request may wait
         from ruler_cli.judging.adaptive import UNIT, needs_more
 
@@ -183,12 +183,12 @@ class GroupRun:
         elif settings.combine.order_by_outcome:
             outcomes = [passed(rollout.reward) for rollout in rollouts]
         rewards = [number(rollout.reward) for rollout in rollouts]
-        faults = []
+        reasons = []
         for at, rollout in enumerate(rollouts):
-            faults.append(rollout.error or layout.faults.get(at, ""))
+            reasons.append(rollout.error or layout.picture_errors.get(at, ""))
         return GroupResult(
             owner=layout.owner,
-            faults=tuple(faults),
+            reasons=tuple(reasons),
             sizes=layout.sizes,
             pass_scores=tuple(pass_scores),
             failed_calls=tuple(failed_calls),
@@ -270,7 +270,7 @@ class _JudgePasses:
         self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
-        """Return what tells the USD that each call of its passes may cost at most, if it is answered at once."""
+        """Return a function that gives the most USD that each call of its passes may cost if it is answered at once."""
         parts = self._parts(range(1))
         if parts:
             self._count_passes(parts)
@@ -353,7 +353,7 @@ class _JudgePasses:
     async def _answer(
         self, part: RequestPart, state: ExchangeState | None = None
     ) -> Answer:
-        """Ask about a part until there are scores, or a reason why not.
+        """Ask about a part until there are scores, or an error.
 
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
@@ -371,8 +371,8 @@ class _JudgePasses:
                     reply = await self.judge.call(
                         request, again=again, allowance=run.allowance
                     )
-                    # without a reply that may be kept, what there is counts
-                    if reply is not UNANSWERED or not request.kept:
+                    # without a reply that may be kept, the cached ones count
+                    if reply is not UNANSWERED or not request.cached_only:
                         if reply is UNANSWERED:
                             run.missing.append((self.number, request))
                         cached = cached and reply.cached

@@ -57,9 +57,9 @@ _SPARE = 100
 class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
-    `context` is in tokens, `scale` what its replies in this run say of theirs. Without a `caller` only cached replies
-    count, and `unanswered` counts the requests that have none. `cut` is what the judge's server leaves of a prompt, in
-    tokens, once it has cut any.
+    `context` is in tokens, `scale` is the scale that its replies in this run show. Without a `caller` only cached
+    replies count, and `unanswered` counts the requests that have none. `cut` is the number of tokens of a prompt that
+    the judge's server reads, once it has cut one.
     """
 
     caller: Caller | None
@@ -81,7 +81,7 @@ class PanelJudge:
     def most(
         self, requests: Iterable[Request], *, again: bool = False
     ) -> list[Callable[[], float]]:
-        """Return what tells the USD that each of the requests which lacks a cached reply may cost at most.
+        """Return a function that gives the USD that each request without a cached reply may cost at most.
 
         `again`: those that failed are asked anew.
         """
@@ -111,11 +111,11 @@ class PanelJudge:
         """
         caller = self.caller
         cache = self.cache
-        if caller is None or request.kept:
+        if caller is None or request.cached_only:
             cached = self._cached(request)
             if cached and not (again and isinstance(cached, CallError)):
                 return cached
-            self.unanswered += not request.kept
+            self.unanswered += not request.cached_only
             return UNANSWERED
         # without a cache each request has a key of its own
         key = cache.key(request) if cache else b"%d" % id(request)
@@ -192,7 +192,7 @@ class PanelJudge:
         """Return the error of a prompt of which the judge's server reads too little."""
         words = (
             f"about {likely_tokens(request.prompt)} tokens, of which the judge's server reads only {self.cut}: "
-            "it cuts prompts in silence; give it a longer context (num_ctx of Ollama)"
+            "it cuts prompts silently; give it a longer context (num_ctx of Ollama)"
         )
         context = (self.cut or 0, most_tokens(request.prompt))
         return CallError(
@@ -230,12 +230,12 @@ class Panel:
         return [caller.gate for caller in callers if caller is not None]
 
     def watch(self, on_change: Callable[[], object]) -> None:
-        """Have a function called each time that calls begin to wait for a judge, or that it answers again."""
+        """Register a function to call when calls begin to wait for a judge, and when it answers again."""
         for gate in self._gates:
             gate.on_change = on_change
 
     def schedule_check(self) -> None:
-        """Have every gate look again at the calls that wait."""
+        """Make every gate look again at the calls that wait."""
         for gate in self._gates:
             gate.schedule_check()
 
@@ -250,11 +250,11 @@ class Panel:
         return Status.of([gate.status() for gate in self._gates])
 
     def unsure(self, bounds: Iterable[tuple[int, int]]) -> bool:
-        """Return whether replies of only 0 and 1, `GroupResult.bounds`, may stand on another scale by now."""
+        """Return whether replies of only 0 and 1, `GroupResult.bounds`, may be on another scale by now."""
         return any(bound <= self.judges[at].scale.left for at, bound in bounds)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
-        """USD of the calls of judges; None if the price of any judge is not known, whichever were asked."""
+        """Return the USD of the calls of judges; None if the price of any judge is not known, asked or not."""
         all_priced = all(judge.price for judge in self.judges)
         return sum(usage.usd for usage in used) if all_priced else None
 
@@ -284,7 +284,7 @@ def cache_of(
     ledger: Ledger | None,
     judge: JudgeSettings,
 ) -> ReplyCache:
-    """Return a judge's part of a ledger."""
+    """Return the part of a ledger that is a judge's."""
     return ReplyCache(
         ledger,
         judge.model,
@@ -302,15 +302,15 @@ def open_panel(
     """Make the judges of a run, in the order of `settings.judges`; must be called where the loop runs."""
     budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
-    for judge, way in zip(settings.judges, resolved, strict=True):
+    for judge, target in zip(settings.judges, resolved, strict=True):
         caller = cache = None
-        if way.judge is not None:
+        if target.judge is not None:
             limits = settings.pool.of(judge)
-            caller = open_caller(way, judge, limits, stop_signal, budget)
-        if not way.embedded and (ledger is not None or caller is None):
+            caller = open_caller(target, judge, limits, stop_signal, budget)
+        if not target.embedded and (ledger is not None or caller is None):
             cache = cache_of(ledger, judge)
         judges.append(
-            PanelJudge(caller, cache, way.price, way.context, stop_signal)
+            PanelJudge(caller, cache, target.price, target.context, stop_signal)
         )
     return Panel(judges, stop_signal, budget, ledger)
 

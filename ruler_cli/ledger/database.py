@@ -49,7 +49,7 @@ _PAUSE = 0.005
 """Seconds between two looks whether another process still writes."""
 ANOTHER = (
     "give another file with --ledger PATH, or keep no replies: --ledger none "
-    "(`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has)"
+    "(`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still holds)"
 )
 _FILES = 1 << 16
 """The most files that are open at once."""
@@ -143,7 +143,7 @@ def open_to_read(path: Path) -> LedgerFile:
             )
     file = _connect(path, f"{real.as_uri()}?mode={mode}")
     with _closed_on_error(file):
-        if _one(file, "PRAGMA schema_version") == 0:
+        if _number(file, "PRAGMA schema_version") == 0:
             file.close()
             return _empty()
         _refuse_foreign(file)
@@ -181,17 +181,17 @@ def _empty() -> LedgerFile:
 @contextlib.contextmanager
 def file_errors(
     subject: str,
-    way_out: str,
+    remedy: str,
 ) -> Iterator[None]:
-    """Turn each error with a file into a UsageError: one sentence about `subject` with a way out."""
+    """Turn each error with a file into a UsageError: one sentence about `subject` with a remedy."""
     try:
         yield
     except UsageError as error:
-        raise UsageError(str(error), way_out) from None
+        raise UsageError(str(error), remedy) from None
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
         problem = f"{subject}: {why}"
-        raise UsageError(problem, way_out) from None
+        raise UsageError(problem, remedy) from None
 
 
 @contextlib.contextmanager
@@ -310,9 +310,9 @@ def _create_private(path: Path) -> Path:
 
 def _create_tables(file: LedgerFile) -> None:
     """Create the tables in an empty file; UsageError if another program or a newer version wrote it."""
-    if not _one(file, _WRITTEN):
+    if not _number(file, _WRITTEN):
         file.wait_for("BEGIN IMMEDIATE")
-        if not _one(file, _WRITTEN):  # another process may have been first
+        if not _number(file, _WRITTEN):  # another process may have been first
             for statement in TABLES:
                 file.wait_for(statement)
             file.wait_for(f"PRAGMA application_id = {APPLICATION}")
@@ -321,14 +321,14 @@ def _create_tables(file: LedgerFile) -> None:
     _refuse_foreign(file)
 
 
-def _one(file: LedgerFile, query: str) -> int:
+def _number(file: LedgerFile, query: str) -> int:
     return int(file.wait_for(query)[0][0])
 
 
 def _refuse_foreign(file: LedgerFile) -> None:
-    if _one(file, "PRAGMA application_id") != APPLICATION:
+    if _number(file, "PRAGMA application_id") != APPLICATION:
         raise UsageError(f"{file.path}: is another program's database")
-    if _one(file, "PRAGMA user_version") > VERSION:
+    if _number(file, "PRAGMA user_version") > VERSION:
         raise UsageError(
             f"{file.path}: was written by a newer version of ruler; update ruler"
         )

@@ -1,13 +1,12 @@
 """The judge's answer to every request, by content: SQLite files, one that is written and others to read.
 
-Rows are only added, and the newest of a key counts, so no paid reply is overwritten.
-A row is committed before `store` returns: it outlives a crash of the process (after a power cut
-the last few rows may be missing, never torn). Bodies are stored as they came, so a better parser gets more
-out of old ones.
+Rows are only added, and the newest of a key counts, so no paid reply is overwritten. A row is committed before `store`
+returns: it outlives a crash of the process (after a power cut the last few rows may be missing, never torn). Bodies are
+stored as they came, so a better parser can read more from old ones.
 
-Sixteen processes may each write a ledger of their own, and the run that writes OUTPUT reads them all.
-Answers of the others are not copied into the first: a later run is given the same ledgers. A lookup reads
-one file after another, some 6 microseconds each, up to the first reply.
+Several processes may each write a ledger of their own, and the run that writes OUTPUT reads them all. Answers of the
+others are not copied into the first: a later run is given the same ledgers. A lookup reads one file after another, some
+6 microseconds each, up to the first reply.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from ruler_cli.types import (
 )
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
-"""A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
+"""A reply (whole, cut off, declined), a body that is not a chat completion, a call that failed for good."""
 _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND = "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _TIMES = "SELECT count(*) FROM replies WHERE key = ?"
@@ -74,12 +73,12 @@ _STATS = (
 _SPAN = "SELECT min(at), max(at) FROM replies"
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _RANKS = {"odd": 0, "fault": 1}
-"""Rank of each status that is no reply's: a higher one stands over a lower one."""
+"""Rank of each status that is not a reply: a higher one wins over a lower one."""
 _REPLY = 2
 """Rank of a reply."""
 _MOST_TEXTS, _LONGEST_TEXT = 1024, 1 << 20
 """The most texts that wait while another process writes; characters of one."""
-_CORRECT = "correct the --ledger, or leave it out"
+_CORRECT = "correct --ledger, or leave it out"
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
 ).encode
@@ -112,15 +111,15 @@ def key_of(
 ) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is not a JSON value.
 
-    API key and answer format are no part of it, an address only as `ReplyCache.key` adds it. Pictures are, by their
+    API key and answer format are not part of it, an address only as `ReplyCache.key` adds it. Pictures are, by their
     original bytes and stated sizes.
     """
     try:
         canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a judge parameter is not JSON ({error})"
-        way_out = "leave it out, or keep no replies: --ledger none"
-        raise UsageError(why, way_out, place="ledger") from None
+        remedy = "leave it out, or keep no replies: --ledger none"
+        raise UsageError(why, remedy, place="ledger") from None
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     pictures = [
@@ -169,8 +168,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                     file = stack.enter_context(closing(open_to_read(place)))
                 read.append(file)
             written = closing(open_to_write(path, make=make))
-            self._own = stack.enter_context(written)
-            self._files = [self._own, *read]
+            self._written = stack.enter_context(written)
+            self._files = [self._written, *read]
             stack.callback(self._write_texts)
             self.close = stack.pop_all().close
 
@@ -209,13 +208,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._refuse_vanished()
         row = _row_of(key, model, answer)
         try:
-            with self._own.lock:
-                self._own.connection.execute(INSERT, row)
+            with self._written.lock:
+                self._written.connection.execute(INSERT, row)
         except sqlite3.Error:
             # the reply is paid for, whatever stops the run
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(
-                    self._own.run, INSERT, *row, limiter=self._threads
+                    self._written.run, INSERT, *row, limiter=self._threads
                 )
 
     def keep_all(
@@ -230,7 +229,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._refuse_vanished()
         rows = [_row_of(key, model, answer) for key, model, answer in answers]
         new = 0
-        with self._own.transaction() as connection:
+        with self._written.transaction() as connection:
             for row in rows:
                 newest = connection.execute(_NEWEST, row[:1]).fetchone()
                 rank = _RANKS.get(row[4], _REPLY)
@@ -254,8 +253,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Write the texts that wait, unless another process is writing: nothing that is paid for waits with them."""
         if not self._texts:
             return
-        connection = self._own.connection
-        with suppress(sqlite3.Error), self._own.lock, connection:
+        connection = self._written.connection
+        with suppress(sqlite3.Error), self._written.lock, connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(INSERT_TEXT, self._texts)
             self._texts.clear()
@@ -263,7 +262,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _refuse_vanished(self) -> None:
         """Raise OutputError if the file that is written was deleted or replaced."""
-        written = self._own
+        written = self._written
         if identity_of(written.path) == written.identity:
             return
         # else another file would be taken for the owner of its log
@@ -272,14 +271,14 @@ class Ledger(AbstractContextManager["Ledger"]):
                 "PRAGMA wal_checkpoint(TRUNCATE)"
             ).fetchall()
         problem = "the ledger was deleted or replaced during the run"
-        remedy = "put it back before you run again, or what this run kept is paid for again"
+        remedy = "put it back before you run again, or the replies of this run are paid for again"
         raise OutputError(problem, remedy, place=str(written.path))
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         totals = Counter[RowStatus](dict.fromkeys(get_args(RowStatus), 0))
         models = dict[str, ModelRows]()
-        for model, status, number, prompt, answer, cached in self._own.run(
+        for model, status, number, prompt, answer, cached in self._written.run(
             _STATS
         ):
             calls = 0 if status == "fault" else number
@@ -288,14 +287,14 @@ class Ledger(AbstractContextManager["Ledger"]):
             totals[status] += number
             usage = before.usage + Usage(prompt, answer, cached, calls)
             models[model] = replace(before, usage=usage)
-        [(first, last)] = self._own.run(_SPAN)
-        files = files_of(Path(os.path.realpath(self._own.path)))
+        [(first, last)] = self._written.run(_SPAN)
+        files = files_of(Path(os.path.realpath(self._written.path)))
         size = sum(file.stat().st_size for file in files if file.exists())
         return LedgerStats(totals, [*models.values()], first, last, size)
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
-        number, used = self._own.run(_MEASURE, _before(older_than))[0]
+        number, used = self._written.run(_MEASURE, _before(older_than))[0]
         return number, used or 0
 
     def clear(self, older_than: float | None = None) -> int:
@@ -303,7 +302,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        written = self._own
+        written = self._written
         with written.transaction() as connection:
             before = _before(older_than)
             gone = connection.execute(
@@ -339,7 +338,7 @@ class ReplyCache:
 
     @property
     def name(self) -> str:
-        """The name of the model in the rows: with the digest of a stand-in's address."""
+        """The name of the model in the rows, with the digest of a stand-in's address."""
         if not self.address:
             return self.model
         return f"{self.model} at {digest_of(self.address)}"
@@ -382,7 +381,7 @@ def _row_of(
     answer: Reply | CallError,
 ) -> ReplyRecord:
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
-    # a name from a command line may hold bytes that are no text
+    # a name from a command line may hold bytes that are not text
     name = model.encode("utf-8", "backslashreplace").decode()
     status: RowStatus
     counts: tuple[int | None, ...] = (None, None, None)

@@ -1,7 +1,7 @@
 """Base64 and ciphertext in text → marks with their size: no judge can read them, and each takes thousands of tokens.
 
-What is cut is surely binary: some kilobytes without a break that use the whole alphabet as bytes do, and are no text in
-base64. Hashes, DNA, minified code, numbers, paths and tokens for log-ins stay.
+What is cut is surely binary: some kilobytes without a break that use the whole alphabet as bytes do, and are not text
+in base64. Hashes, DNA, minified code, numbers, paths and tokens for log-ins stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RUNS = (
     b"A" * _SHORTEST_DATA,
     *[b"A" * _LINE + end for end in (b"\\", b"\n", b"\r")],
 )
-_FOUND = re.compile(
+_BINARY = re.compile(
     rf"(data:[\w.+/;=-]{{0,100}};base64,)?(?<![\w+/-])"
     rf"([A-Za-z0-9+/_-]{{{_SHORTEST_DATA},}}+|(?:[A-Za-z0-9+/]{{{_LINE},}}+(?:\\+[rn]|\r?\n)++){{15,}}+[A-Za-z0-9+/]*+)"
     r"(={0,2})"
@@ -71,7 +71,7 @@ def without_binary(text: str) -> str:
     if not has_binary(text):
         return text
     text = _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text)
-    return _FOUND.sub(_marked, text)
+    return _BINARY.sub(_marked, text)
 
 
 def _marked(match: re.Match[str]) -> str:

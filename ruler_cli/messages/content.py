@@ -92,10 +92,10 @@ def other_text(
     shown = {}
     for key, value in ungraded(rest).items():
         if numbers:
-            says = any(leaf is not False for leaf in leaves(value))
+            counts = any(leaf is not False for leaf in leaves(value))
         else:
-            says = not isinstance(value, int | float) and has_text(value)
-        if says:
+            counts = not isinstance(value, int | float) and has_text(value)
+        if counts:
             shown[key] = value
     return shown
 

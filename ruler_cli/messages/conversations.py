@@ -119,7 +119,7 @@ _SPEAKERS_IN = words(
     "from speaker role sender author actor type who agent message_type"
 )
 _PARTS = words("parts items")
-_SAID_IN = words("value text content utterance message response says said")
+_TEXT_FIELDS = words("value text content utterance message response says said")
 """Fields of a turn with its speaker, and with its text."""
 _STEP_PARTS = {
     "speaker": "role|from|speaker|sender|author|source|message_type|raw_item",
@@ -132,10 +132,10 @@ _STEP_PARTS = {
     "seen": "(next_)?(obs|observations?)|((tool|action)_)?(result|output|response)"
     "|(browser|page|env|environment)_state",
 }
-"""Patterns of fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
-_SAID = words("thought action arguments answer")
+"""Patterns of the fields of a step: thought, action, arguments, answer, and observation."""
+_AGENTS_PARTS = words("thought action arguments answer")
 _ANSWER_RANKS = words("content final_answer answer response text message")
-"""Fields of the answer, the best first: no other one may stand in place of `content`."""
+"""Fields of the answer, the best first: no other one may replace `content`."""
 _STEP_COPIES = words("model_input_messages model_output_message")
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (
@@ -196,7 +196,7 @@ def named_turns(
         rules = first_turn.get("instructions")
         return with_system({"system": rules}, [*turns])
     by = first(key for key in _SPEAKERS_IN if key in first_turn)
-    text_key = first(key for key in _SAID_IN if key in first_turn)
+    text_key = first(key for key in _TEXT_FIELDS if key in first_turn)
     if by is None or text_key is None:
         return step_turns(value, calls=calls)
     speakers = [turn.get(by) for turn in value]
@@ -258,8 +258,8 @@ def step_turns(
     if {"content", "finishReason"} <= keys:  # of Vercel's and Mastra's agents
         return [new_turn("assistant", step.get("content")) for step in steps]
     parts = {*map(_part_of, keys)}
-    told = parts & {"thought", "seen"} or (calls and "arguments" in parts)
-    if "speaker" in parts or not (told and parts & {"action", "calls"}):
+    is_step = parts & {"thought", "seen"} or (calls and "arguments" in parts)
+    if "speaker" in parts or not (is_step and parts & {"action", "calls"}):
         return None
     turns: Messages = []
     for turn in chain.from_iterable(map(_turns_of_step, steps)):
@@ -300,7 +300,7 @@ def _turns_of_step(step: JsonObject) -> Messages:
             names["answer"] = key
     if is_text(step.get("task")) and not (names or turns):
         return [new_turn("user", step["task"])]
-    keys = [names.get(part, "") for part in _SAID]
+    keys = [names.get(part, "") for part in _AGENTS_PARTS]
     thought, action, arguments, answer = map(step.get, keys)
     if is_text(thought) and is_text(answer) and thought.strip() in answer:
         thought = None  # the model's whole response says it (SWE-agent)
@@ -394,7 +394,7 @@ def _split(
 
 
 def dialogue_pair(texts: list[Any]) -> list[Messages]:
-    """Split two dialogues that begin alike into the turns of each; [] if they are no dialogues.
+    """Split two dialogues that begin alike into the turns of each; [] if they are not dialogues.
 
     The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
     markers in it may be the agent's own text.
@@ -431,7 +431,7 @@ def prompt_turns(
     value: Any,
     where: str,
 ) -> Messages:
-    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
+    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; no turn if it is empty."""
     if value in EMPTY:
         return []
     if is_text(value) and json_messages(value) is None:

@@ -304,8 +304,8 @@ def each_at(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message in its normal form and as a chat message, with the names of its calls; equal ones say the same."""
+class ComparableMessage:
+    """A message in its normal form and as a chat message, with the names of its calls; equal ones have equal text."""
 
     role: str
     text: str
@@ -314,15 +314,15 @@ class Said:
     message: Turn = field(compare=False)
 
 
-def said(message: Turn) -> Said:
-    """Read what a message says."""
+def comparable(message: Turn) -> ComparableMessage:
+    """Read a message for a comparison with others."""
     form = read_message(message)
     called = tuple([call.name for call in form.calls])
     text = form.text
     if not text and form.results:  # they tell it from other messages
         text = repr(form.results)
     whole = text.strip() if is_text(text) else repr(text)
-    return Said(
+    return ComparableMessage(
         form.role,
         whole,
         called,

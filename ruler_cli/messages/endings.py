@@ -33,7 +33,8 @@ _MEANINGS = {
         | .*(error|exception)s?
     """,
 }
-"""Patterns of what dumps say, in small letters and without marks: values, names of flags, a name and its number.
+"""Patterns of endings in dumps, in small letters and without punctuation: values, names of flags, a name and its
+number.
 
 The first that fits counts. A limit is one of length, turns, time or cost. The words are those of slime, miles, verl,
 SkyRL, rLLM, verifiers, Inspect, tau2-bench, eval-protocol, SWE-agent, mini-swe-agent, OpenHands, Harbor, AutoGen, of
@@ -44,8 +45,8 @@ _KNOWN = {
 }
 _SET = ("", "1", "true", "yes", "y", "t")
 """Values of a flag that is set, and of an object without a type."""
-_TOLD = re.compile("error|exception|limit")
-"""Names of fields that say how a rollout ended, whatever stands there."""
+_ENDING_NAMES = re.compile("error|exception|limit")
+"""Names of fields that say how a rollout ended, whatever their value is."""
 _MARKS = re.compile(r"[\W_]+")
 _LONGEST = 200
 """Characters of a text that are read."""
@@ -89,7 +90,7 @@ def _meaning(
     name = _plain(name)
     words = [value, name + value]
     # a flag says no more than its name, nor does what stands at an error or a limit
-    if value in _SET or _TOLD.search(name):
+    if value in _SET or _ENDING_NAMES.search(name):
         words.append(name)
     for word in words:
         for ended, pattern in _KNOWN.items():

@@ -8,11 +8,14 @@ from ruler_cli.types import Picture
 
 
 class SideField(NamedTuple):
-    """A field beside the content of a message, a call, a result or a part: its value as text, and what it says."""
+    """A field beside the content of a message, a call, a result or a part.
+
+    `text` is its value as text, and `values` are the texts and numbers in it.
+    """
 
     name: str
     text: str
-    says: tuple[Any, ...]
+    values: tuple[Any, ...]
 
 
 Text = str | tuple[str | Picture | SideField, ...]

@@ -1,4 +1,4 @@
-"""Words of the dialects of chat messages: roles, fields, kinds of parts, and fields that are no content."""
+"""Words of the dialects of chat messages: roles, fields, kinds of parts, and fields that are not content."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ _KINDS = {
     "assistant": "(assistant|agent)(_text)?|ai(message)?|response",
     "system": "system(_prompt)?",
 }
-"""Patterns of the type of a part or of a turn, in small letters with `_` between words, for each thing that it is."""
+"""Patterns of the type of a part or of a turn, in small letters with `_` between words, by its kind."""
 TYPED = ("call", "tool", "thought")
-"""Those that are so whoever's turn they are, or stand in."""
+"""Kinds that hold whatever the role of the turn is."""
 OTHERS = ("tool", "user", "system")
-"""Those that are not the agent's."""
+"""Kinds that are not the agent's."""
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|[-.]")
 
 

@@ -49,12 +49,12 @@ _REFERENCE = re.compile(
     r"@@@langfuseMedia:type=\w{1,20}/[\w.+-]{1,80}\|id=[^|\s\"\\]{1,80}\|source=\w{1,40}@@@"
     r"|mlflow-attachment://[^\s\"\\]{0,200}?content_type=[^\s\"\\)]{1,200}"
 )
-"""The text that a tracer writes in place of a medium, which it keeps elsewhere."""
+"""The text that a tracer writes in place of a medium that it stores elsewhere."""
 REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
-"""The signs of it."""
+"""Characters that such a text begins with."""
 _NOT_HELD = "is not an address on the web, and the data does not hold its bytes"
 _ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
-_UNSHOWN = "cannot be sent: judges are sent pictures alone"
+_UNSHOWN = "cannot be sent: judges are sent only pictures"
 _PLACE = re.compile(
     r"[a-z][a-z0-9+.-]*:|[.~\\@]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
 )

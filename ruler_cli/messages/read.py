@@ -57,7 +57,7 @@ from ruler_cli.messages.parts import (
     thought_of,
 )
 from ruler_cli.messages.pictures import MARKDOWN, markdown_pieces, medium_of
-from ruler_cli.messages.side_fields import is_said, is_shown_beside, side_fields
+from ruler_cli.messages.side_fields import is_shown_beside, repeats, side_fields
 
 _TEXT_KEYS = words("content text value parts message body output result")
 """Fields that hold the text of a message, best first."""
@@ -329,11 +329,11 @@ class _MessageReader:
         keys = words("text value refusal" if is_text_part else "text refusal")
         text = first(filter(is_text, map(part.get, keys)))
         if text is not None:
-            unsaid = []
+            further = []
             for side_field in self._beside(part, text):
-                if not is_said(side_field, text):
-                    unsaid.append(side_field)
-            return (text, *unsaid) if unsaid else text
+                if not repeats(side_field, text):
+                    further.append(side_field)
+            return (text, *further) if further else text
         # a document, or an attached file, may hold its text
         is_document = lookup(part, "source.type") == "text"
         is_file = "path" in part and is_text(part.get("content"))

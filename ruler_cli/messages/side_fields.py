@@ -1,4 +1,4 @@
-"""Fields of a turn beside its content → what they say, which a judge is shown, or which counts as not shown."""
+"""Fields of a turn beside its content → their text for the judge, or for the count of text that is not shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HARNESS = frozenset(
         "metadata meta config setting log usage stat version replay language lang locale sentiment emotion"
     )
 )
-"""Words of keys with text of a harness, also with what it measures of each turn."""
+"""Words of keys with text or measurements of a harness."""
 _MEASURED = frozenset(
     words(
         "time timestamp ts date tag token logit logprob hash mask weight cost duration"
@@ -48,15 +48,15 @@ def side_fields(
     message: JsonObject,
     besides: frozenset[str] = KNOWN,
 ) -> Iterator[SideField]:
-    """Yield the fields of a message with text or numbers that are no content, not about it and no grader's.
+    """Yield the fields of a message with text or numbers that are not content, not about it and no grader's.
 
     `besides` are those that are content or metadata.
     """
     shown = other_text(message, numbers=True, besides=besides)
     for key, value in shown.items():
-        says = tuple(_values_inside(value, key))
-        if says and _NOTES.isdisjoint(words_of(key)):
-            yield SideField(key, json_or_quoted(value), says)
+        values = tuple(_values_inside(value, key))
+        if values and _NOTES.isdisjoint(words_of(key)):
+            yield SideField(key, json_or_quoted(value), values)
 
 
 def is_shown_beside(
@@ -94,15 +94,15 @@ def _values_inside(
         yield from numbers
 
 
-def is_said(
+def repeats(
     field: SideField,
     line: str,
 ) -> bool:
-    """Return whether a line says all that a field says."""
-    return all(_says(line, value) for value in field.says)
+    """Return whether a line already contains every value of a field."""
+    return all(_contains(line, value) for value in field.values)
 
 
-def _says(
+def _contains(
     line: str,
     value: Any,
 ) -> bool:

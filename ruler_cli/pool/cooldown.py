@@ -221,4 +221,4 @@ class Breaker:
         if not self.open or self.last is None or self.left(now):
             return None
         lasted = duration(self.lasted(now))
-        return f"the judge has answered no call for {lasted}; the last time: {self.cause}"
+        return f"the judge has not answered a call for {lasted}; the last error: {self.cause}"

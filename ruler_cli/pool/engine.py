@@ -107,7 +107,7 @@ BOUNDS = Bounds()
 class Engine(Generic[Item, Result]):
     """An iterator over items and their results, in the order in which the items are pulled.
 
-    It pulls items until None and works on them concurrently, while it is open as an async context. It is no
+    It pulls items until None and works on them concurrently, while it is open as an async context. It is not a
     generator: a loop that ends closes all generators at once, also one that another still uses. `demand` returns when
     one more should be pulled.
     """

@@ -249,7 +249,7 @@ class AdaptiveConcurrency:
         self._clean = max(limit, self._clean)
         rate = limit * self._replies / max(self._seconds, 1e-9)
         if self._doubling:
-            if limit == self._ceiling:  # a round more at it is no plateau
+            if limit == self._ceiling:  # a round more at it is not a plateau
                 return limit
             if rate >= _GAIN * self._rate:
                 self._rate = rate

@@ -233,7 +233,7 @@ class Caller:
                     if not calls or _counts(answer):
                         return permit, answer
                     if isinstance(answer, CallError):
-                        self._tell(permit, answer)
+                        self._report(permit, answer)
                         gate.report()
                         if answer.body:
                             await self._keep(store, answer)
@@ -269,16 +269,14 @@ class Caller:
             return None
         asked_to_wait = error.retry_after or 0.0
         if asked_to_wait > PATIENCE:
-            until = (
-                f"it asks to wait {asked_to_wait:.0f} s, run again after that"
-            )
+            until = f"it asks for a wait of {asked_to_wait:.0f} s; run again after that"
             return gate.refuse(f"{error.reason}; {until}")
-        judges_fault = self._tell(permit, error)
+        of_judge = self._report(permit, error)
         most = 1 if breaker.refused else min(_UNREACHED, 1 + self.retries)
         if not breaker.reached and budget.tries >= most:
             return gate.refuse(error.reason)
         jitter = self._random.random
-        if breaker.reached and (breaker.open or not judges_fault):
+        if breaker.reached and (breaker.open or not of_judge):
             breaker.failed(
                 now,
                 number,
@@ -300,7 +298,7 @@ class Caller:
             self.stats.retried["rate" if error.rate else error.kind] += 1
         return wait
 
-    def _tell(self, permit: Permit, error: CallError) -> bool:
+    def _report(self, permit: Permit, error: CallError) -> bool:
         """Tell the gate of an error. Return True if no other call has to wait because of it."""
         late = self.gate.time() - permit.began >= self.timeout
         return self.gate.failed(permit, error, late=late and not error.rate)

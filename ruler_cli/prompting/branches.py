@@ -22,7 +22,7 @@ _ID_BYTES = 55
 """Bytes that a block takes beside its lines, and each id in it with the note of what stands before."""
 _MEDIA = ("(picture ", "(audio ", "(video ", "(file ")
 _OURS = "("
-"""The beginning of a line that is no message: a message begins with a role, `call` or `tool`."""
+"""The beginning of a line that is not a message: a message begins with a role, `call` or `tool`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Branches:
     saved: int = 0
 
     def shown(self, labels: Sequence[str]) -> list[str]:
-        """Return what stands before the rollouts, given their labels in order: a sentence and the blocks, if any."""
+        """Return the text before the rollouts, for their labels in order: a sentence and the blocks, if any."""
         shown = [templates.SHARED] if self.blocks else []
         for number, (rollouts, text) in enumerate(self.blocks, 1):
             ids = " ".join([labels[at] for at in rollouts])

@@ -1,10 +1,10 @@
 """The share of the rollouts' text that judges are shown, and the paths of the rest.
 
-It reveals a dump that is read wrongly, of any shape: then the answers, or the tasks, are text that is in
-the records and in no prompt. Only sentences count: no ids, paths, signatures or binary data. A line is shown
-if half of its sequences of words are in a prompt, so that a diff, JSON text or the printed form of an object
-counts as the text itself. What graders, references, errors and metadata say is no part of a rollout, unless it
-stands in turns: the names of keys tell it.
+It reveals a dump that is read wrongly, of any shape: then the answers, or the tasks, are text that is in the records
+and in no prompt. Only sentences count: no ids, paths, signatures or binary data. A line is shown if half of its
+sequences of words are in a prompt, so that a diff, JSON text or the printed form of an object counts as the text
+itself. What graders, references, errors and metadata say is not part of a rollout, unless it stands in turns: the names
+of keys tell it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Coverage:
                         sequences,
                     )
                 elif text not in spoken:
-                    self._miss(path, len(text), kind)
+                    self._count_missing(path, len(text), kind)
 
     def _count(
         self, path: str, text: str, kind: str, prompt: set[Shown]
@@ -155,9 +155,9 @@ class Coverage:
         self.shown += shown
         # of a copy, whose form is another, most is shown
         if lost > shown and kind != "rules" and not _CONTEXT.match(text):
-            self._miss(path, lost, kind)
+            self._count_missing(path, lost, kind)
 
-    def _miss(self, path: str, size: int, kind: str) -> None:
+    def _count_missing(self, path: str, size: int, kind: str) -> None:
         """Count a text that is not shown, unless it is a grader's or the harness's."""
         named = words_of(path)
         harness = named & _HARNESS and not named & _TURNS

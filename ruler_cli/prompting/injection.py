@@ -1,4 +1,4 @@
-"""Text of a rollout that addresses the judge, in English: a flag for people to look at, never a penalty.
+"""English text of a rollout that addresses the judge: a flag for people to look at, never a penalty.
 
 Marks of structure (delimiters of a request, the form of an answer, hidden text, an empty phrase for an answer) and
 phrases. Each pattern holds a hint, and is searched only near one. Every repeat is bounded: a rollout may be megabytes

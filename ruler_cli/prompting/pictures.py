@@ -44,12 +44,12 @@ def needs_less(picture: Picture) -> bool:
 
 
 def unsendable(picture: Picture) -> str:
-    """Return why a picture cannot be sent, as a predicate; empty if it can."""
+    """Return the reason why a picture cannot be sent, as a predicate; empty if it can."""
     if picture.error:
         return picture.error
     size = f"has {picture.width} × {picture.height} pixels"
     if picture.width * picture.height > _OPENED:
-        return f"{size}, more than can be made smaller"
+        return f"{size}, too large to be made smaller"
     side = max(picture.width, picture.height)
     taken = side <= _MOST_PIXELS and len(picture.data) <= MOST_BYTES
     if taken or _has_pillow():
@@ -60,7 +60,7 @@ def unsendable(picture: Picture) -> str:
     )
 
 
-_ONE = Lock()
+_LOCK = Lock()
 """Held while a picture is made smaller: one takes up to some hundred megabytes."""
 
 
@@ -74,7 +74,7 @@ def smaller(picture: Picture) -> Picture:
 
     media = picture.media
     try:
-        with _ONE, Image.open(BytesIO(picture.data)) as image:
+        with _LOCK, Image.open(BytesIO(picture.data)) as image:
             ImageOps.exif_transpose(image, in_place=True)
             image.thumbnail((LONGEST, LONGEST))
             out = BytesIO()

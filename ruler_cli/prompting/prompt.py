@@ -81,7 +81,7 @@ def balanced(
 
 
 def keyed(*parts: bytes) -> bytes:
-    """16 bytes that no other parts have, however they are cut."""
+    """Return 16 bytes that differ for any other parts, however those are split."""
     # updates take a third of the time of one text
     digest = blake2b(digest_size=16)
     for part in parts:
@@ -110,9 +110,10 @@ class PromptLayout:
     first input rollout that became each distinct one; several records of one rollout count once.
 
     Texts hold the marks of the `pictures` that are shown, by their digests; `pictures` has all others, too, of which
-    `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
-    all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
-    rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
+    `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with all
+    marks. `picture_errors` maps input rollouts to the reason why their pictures cannot be sent. `twins` are the places
+    of two distinct rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once
+    have numbers.
     """
 
     context: str
@@ -131,7 +132,7 @@ class PromptLayout:
     reference: str = ""
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     left_out: int = 0
-    faults: Mapping[int, str] = field(default_factory=dict)
+    picture_errors: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
     numbered: bool = False
 
@@ -261,16 +262,16 @@ def render_group(
     places = []
     examples = []
     owner: list[int | None] = [None] * len(group.rollouts)
-    faults: dict[int, str] = {}
+    picture_errors: dict[int, str] = {}
     looks: dict[str, tuple[str, int]] = {}
     twins: tuple[int, ...] = ()
     left_out = _left_out(whole_context, context)
     for (_, place, records), lines in zip(readable, rollouts, strict=True):
         text = lines.text(shared, tools=own_tools)
         shown = with_last(text, most)
-        fault = _fault_in((context, shown), pictures) if sent else ""
-        if fault:
-            faults |= dict.fromkeys(records, fault)
+        error = _picture_error((context, shown), pictures) if sent else ""
+        if error:
+            picture_errors |= dict.fromkeys(records, error)
             continue
         whole, twin = looks.setdefault(shown, (text, place))
         if whole != text:
@@ -305,7 +306,7 @@ def render_group(
         reference=reference,
         pictures=pictures,
         left_out=left_out,
-        faults=faults,
+        picture_errors=picture_errors,
         twins=twins,
         numbered=any(lines.notes.numbered for lines in rollouts),
     )
@@ -369,21 +370,21 @@ def _left_out(
     return len(MARK.findall(whole)) - len(MARK.findall(shown))
 
 
-def _fault_in(
+def _picture_error(
     texts: Iterable[str],
     pictures: Mapping[str, Picture],
 ) -> str:
-    """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
+    """Return the reason why a picture for a judge cannot be sent, with its number; empty if all can."""
     if not pictures:
         return ""
     for mark in MARK.finditer("\n".join(texts)):
         picture = pictures[mark[2]]
         why = unsendable(picture)
         if why:
-            ways = "use --pictures leave to judge without it"
+            advice = "use --pictures leave to judge without it"
             if picture.kind == "picture":
-                ways = f"put its bytes into the data, or {ways}"
-            return f"{mark[1]} {why}; {ways}"
+                advice = f"put its bytes into the data, or {advice}"
+            return f"{mark[1]} {why}; {advice}"
     return ""
 
 
@@ -410,12 +411,12 @@ def shown_rubric(
 
 
 def rubric_mistake(holder: Group | Record) -> str:
-    """Return why the rubric of a group or a record cannot be used, as the end of a sentence; empty if it can."""
+    """Return the reason why the rubric of a group or a record cannot be used, as a predicate; empty if it can."""
     return holder.rubric_error or scale_mistake(holder.rubric)
 
 
 def _mistake(group: Group) -> str:
-    """Return why no judge is asked about a group; empty if one is."""
+    """Return the reason why no judge is asked about a group; empty if one is."""
     scale = scale_mistake(group.rubric)
     return group.mistake or (scale and f"its rubric {scale}")
 
@@ -607,7 +608,7 @@ def why_unaskable(
     problem = _mistake(group)
     if not (problem or layout.distinct):
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
-        errors += layout.faults.values()
+        errors += layout.picture_errors.values()
         problem = "the group has no trajectories"
         if errors:
             problem = f"no trajectory can be judged; the first: {errors[0]}"
@@ -626,7 +627,7 @@ def why_unseen(
     layout: PromptLayout,
     ask: AskSettings,
 ) -> str:
-    """Return why a group cannot be judged for its pictures; empty if it can."""
+    """Return the reason why a group cannot be judged because of its pictures; empty if it can."""
     for mark in MARK.finditer(layout.reference):
         why = unsendable(layout.pictures[mark[2]])
         if ask.shown_pictures == 0:
@@ -668,8 +669,8 @@ def _packing(
     """Return the rollouts as items of windows."""
     limit = math.inf
     if ask.context_tokens is not None:
-        room = layout.bytes_within(ask.context_tokens) - layout.context_size
-        limit = max(1, room)
+        space = layout.bytes_within(ask.context_tokens) - layout.context_size
+        limit = max(1, space)
 
     def draw(
         pass_index: int,

@@ -27,7 +27,7 @@ from ruler_cli.messages.form import (
 )
 from ruler_cli.messages.json_text import json_or_quoted, json_text, quoted
 from ruler_cli.messages.pictures import REFERENCES, mark_media
-from ruler_cli.messages.side_fields import is_said
+from ruler_cli.messages.side_fields import repeats
 from ruler_cli.prompting.parallel import Event, Results, pair_results
 from ruler_cli.types import Picture
 
@@ -77,7 +77,7 @@ def render(
     seen = seen or Seen()
     for message in messages:
         for side_field in message.hidden:
-            seen.hidden.append(f"{side_field.name} {[*side_field.says]}")
+            seen.hidden.append(f"{side_field.name} {[*side_field.values]}")
     renderer = _Renderer(shortening, seen.pictures)
     lines = [renderer.message(*numbered) for numbered in enumerate(messages)]
     pairing = pair_results(renderer.events, messages, lines)
@@ -240,9 +240,9 @@ class _Renderer:
         fields: Iterable[SideField],
         line: str,
     ) -> Iterator[str]:
-        """Yield a line for each field that says what the lines before it do not."""
+        """Yield a line for each field with a value that the lines before it lack."""
         for side_field in fields:
-            if not is_said(side_field, line):
+            if not repeats(side_field, line):
                 yield f"{_name(role)} {self._field(side_field)}"
 
     def _field(self, side_field: SideField) -> str:
@@ -306,10 +306,10 @@ def _spoken(
     text: str,
 ) -> str:
     """Return the line of what somebody says."""
-    who = _name(message.role)
+    speaker = _name(message.role)
     if message.name:
-        who = f"{who} {_name(message.name)}"
-    return f"{who}: {quoted(text)}"
+        speaker = f"{speaker} {_name(message.name)}"
+    return f"{speaker}: {quoted(text)}"
 
 
 def _name(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.suggestions import nearest
+from ruler_cli.settings.suggestions import suggestion_for
 from ruler_cli.types import ENDINGS, printable
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def parse_condition(text: str) -> Condition:
         return Condition(name)
     of_criterion = name.startswith(CRITERIA) and name != CRITERIA
     if not of_criterion and name not in (*FIGURES, "score"):
-        near = nearest(name, NAMES)
+        near = suggestion_for(name, NAMES)
         remedy = f"the conditions are {', '.join(NAMES)}"
         if near is not None:
             remedy = f"did you mean {near}? {remedy}"

@@ -612,7 +612,9 @@ def rollout_records(
                 judge_record = {
                     "judge": names[judge],
                     "score": _fine(own_score),
-                    "explanation": values.said.get(judge, values.explanation),
+                    "explanation": values.explanations.get(
+                        judge, values.explanation
+                    ),
                 }
                 judges.append(judge_record)
         judge_score = values.judge_score

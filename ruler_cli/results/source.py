@@ -27,5 +27,5 @@ class ScoredSource(Protocol):
     def order(self) -> OutputOrder:
         """Return what brings lines that are written out of order into that of the file."""
 
-    def found(self) -> str:
+    def brief(self) -> str:
         """Describe the file in one line."""

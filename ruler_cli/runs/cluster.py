@@ -89,7 +89,7 @@ def ray_session(address: str | None) -> Iterator[Any]:
         except Exception as error:  # noqa: BLE001 - Ray raises anything
             why = clean(str(error).strip().split("\n")[0])
             problem = f"cannot be used: {why}"
-            remedy = "see the logs of Ray"
+            remedy = "see Ray's logs"
             raise UsageError(problem, remedy, place="--engine ray") from None
         try:
             yield ray

@@ -412,8 +412,8 @@ class Estimate:
                 rewards[name] = rewards.get(name) if reward is None else reward
         if rewards:
             self.sizes[len(rewards)] += groups
-        for fault in layout.faults.values():
-            self.mistakes["rollout", fault] += groups
+        for error in layout.picture_errors.values():
+            self.mistakes["rollout", error] += groups
         # that of a record is named with the record
         if group.mistake and not any(map(rubric_mistake, group.records)):
             self.mistakes["group", group.mistake] += groups

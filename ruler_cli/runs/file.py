@@ -75,7 +75,7 @@ _READER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The counts of a run, and why it stopped before its end.
+    """The counts of a run, and the reason why it stopped before its end.
 
     `whole`: OUTPUT is written; else one that was there is as it was.
     """
@@ -210,7 +210,7 @@ def _open(
         once=True,
     )
     if error := nothing_to_compare(settings, source):
-        session.observer.note(source.found())
+        session.observer.note(source.brief())
         raise error
     refuse_other_groups(source, settings.output, force=may_replace(settings))
     return source
@@ -323,7 +323,7 @@ class Annotations:
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
         records = []
-        faults = iter(result.faults)
+        reasons = iter(result.reasons)
         # without a record for it the group's part stands on each rollout
         apart = not form.group_in_record
         for record, annotated in annotated_records(
@@ -331,8 +331,8 @@ class Annotations:
         ):
             line = record.line
             for rollout, _ in annotated:
-                if fault := next(faults, ""):
-                    self._report_fault(record, rollout, fault)
+                if error := next(reasons, ""):
+                    self._report_rollout(record, rollout, error)
             if record.parts > 1:
                 # a line of several groups is written with the last of them
                 annotated[:0] = self._columns.pop(line.number, [])
@@ -344,8 +344,8 @@ class Annotations:
             records.append((line.number, body))
         return records
 
-    def _report_fault(
-        self, record: Record, rollout: Rollout, fault: str
+    def _report_rollout(
+        self, record: Record, rollout: Rollout, error: str
     ) -> None:
         """Report a rollout that could not be judged, and keep the bytes of its own object."""
         line = record.line
@@ -353,7 +353,7 @@ class Annotations:
         span = None if listed else span_at(line.raw, rollout.path, 0)
         raw = line.raw[slice(*span)] if span else b""
         place = replace(rollout, error="").problem
-        problem = Problem(line.number, f"{place}{fault}", raw, line.place)
+        problem = Problem(line.number, f"{place}{error}", raw, line.place)
         self._session.summary.unreadable += 1
         self._session.observer.problem(problem)
         self._failed.add(problem)
@@ -395,12 +395,12 @@ async def open_session(
     """
     ledger = None
     if settings.ledger is not None and not all(
-        way.embedded for way in resolved
+        target.embedded for target in resolved
     ):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers))
-    for way in resolved:
-        if way.judge is not None:
-            await stack.enter_async_context(way.judge)
+    for target in resolved:
+        if target.judge is not None:
+            await stack.enter_async_context(target.judge)
     panel = open_panel(settings, resolved, stop_signal, ledger)
     session = ScoringSession(settings, observer, panel)
     return await stack.enter_async_context(session)
@@ -418,8 +418,8 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     """Resolve the judges of a run, not yet open; UsageError for those that cannot be asked."""
     for error in judge_errors(settings):
         raise error
-    way_to = cached_only if settings.cached_only else resolve
-    return [way_to(judge) for judge in settings.judges]
+    resolver = cached_only if settings.cached_only else resolve
+    return [resolver(judge) for judge in settings.judges]
 
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:

@@ -3,8 +3,8 @@
 A file is surveyed first: each line is read, its group key noted, and nothing is judged before the whole input is known
 to be readable. The notes stand in a temporary file, so memory does not grow with the dump; so do the lines, unless they
 can be read in INPUT by their offsets. A large file whose every line is a group is only looked at: its lines are
-counted, each ends as an object does, and is parsed when it is its turn. A pipe is read once:
-its groups must be adjacent.
+counted, each must end as an object does, and is parsed when it is judged. A pipe is read once: its groups must be
+adjacent.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ counts once."""
 
 
 def _ignore(*_: object) -> None:
-    """Take what nobody asked for."""
+    """Ignore a record that no caller asked for."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Survey:
 
     @property
     def compares(self) -> bool:
-        """Return whether openings within a group tell something: else they are alike, or meant not to be."""
+        """Return whether openings within a group are compared: else they are alike, or differ on purpose."""
         return not (self.reader.by_prompt or self.reader.format.varied_prompts)
 
     def read(
@@ -223,7 +223,7 @@ class Survey:
             self.layout = "scattered" if apart else "adjacent"
 
     def warnings(self, *, alone: bool = False) -> list[str]:
-        """List the signs of a wrong group key, and of rollouts that are read wrong, a sentence each with the way out.
+        """List the signs of a wrong group key, and of rollouts that are read wrong, one sentence each with the remedy.
 
         One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
         differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
@@ -249,7 +249,7 @@ class Survey:
         if self.unusual and self.reader.by_prompt:
             begun = _count(self.unusual, "rollout")
             doubts.append(
-                f"{begun} that the agent begins, or with what was seen before its first turn in the group key"
+                f"{begun} in which the agent begins, or an observation before its first turn is part of the group key"
             )
         for doubt in doubts:
             remedy = "if that is wrong, name another key with --group-by PATH"
@@ -326,7 +326,7 @@ class Input:
 
     @property
     def in_order(self) -> bool:
-        """Return whether groups come as their records lie in INPUT; else output waits for its turn."""
+        """Return whether groups come as their records lie in INPUT; else output is put into that order."""
         scattered = (
             self.survey is not None and self.survey.layout == "scattered"
         )
@@ -403,7 +403,7 @@ class Input:
         return read
 
     def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
-        """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
+        """Count the lines of a large file of groups, each of which is then parsed once, when it is judged.
 
         Return False if one of them is not an object at a glance: then the file is to be surveyed.
         """
@@ -474,9 +474,9 @@ class Input:
         """Report what was found, and the warnings as soon as they are known."""
         if not end and self.survey is None:
             # nothing will be scored, also where notes are off
-            observer.warn(self.found())
+            observer.warn(self.brief())
             return
-        notes = [] if end else [self.found(), *self.notes]
+        notes = [] if end else [self.brief(), *self.notes]
         for sentence in notes:
             observer.note(sentence)
         if end == self.late:
@@ -502,7 +502,7 @@ class Input:
             line = self.container.line
             yield from fetched(self.fd, read.reader.read, places, line)
 
-    def found(self) -> str:
+    def brief(self) -> str:
         """Describe the input in one line."""
         read = self.survey
         if read is None:
@@ -597,7 +597,7 @@ def open_input(
 
     def report(problem: Problem) -> None:
         # of all shards together each once
-        if shard is None or shard.tells(problem.line):
+        if shard is None or shard.reports(problem.line):
             on_problem(problem)
 
     if limit is not None:
@@ -619,7 +619,7 @@ def open_input(
 def _reader_of(
     name: str, first: Sequence[Line], settings: InputSettings
 ) -> Reader:
-    """Return the reader of the format of the first records; UsageError for paths that cannot be meant."""
+    """Return the reader of the format of the first records; UsageError for paths that make no sense."""
     records = first_records(name, first)
     reader = detect(name, records, settings)
     if len(settings.messages) == 1:
@@ -654,7 +654,7 @@ def streamed(stream: Iterable[Record], read: Survey) -> Iterator[Group]:
             if came_back:
                 where = group.records[0].line.where
                 raise UsageError(
-                    f"{where} is of a group before it, with others between",
+                    f"{where} belongs to an earlier group, with others in between",
                     "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file",
                 )
         mine = [read.add(record) for record in group.records]
@@ -721,12 +721,12 @@ def refuse_other_groups(
             if _name(group, by_prompt=labels) in names:
                 return
     raise not_replaced(
-        location, "holds scores of other groups than those of INPUT"
+        location, "holds scores of groups that INPUT does not have"
     )
 
 
 def _name(group: Group, *, by_prompt: bool) -> str:
-    """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
+    """Return the name of a group among those of other files: its key, or the hash of its prompt for a line."""
     prompt = ""
     if by_prompt or group.key == group.records[0].line.where:
         for rollout in group.rollouts[:1]:

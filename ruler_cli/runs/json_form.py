@@ -36,7 +36,7 @@ def plain(value: Any, name: str) -> Any:
 
 
 def _json_of(value: Any) -> Any:
-    """Return what stands for a value that JSON does not know: a dict, a list, a number or a text."""
+    """Return the JSON form of a value that JSON does not know: a dict, a list, a number or a text."""
     form = None
     with suppress(Exception):  # of the value's own class
         form = _form_of(value)
@@ -141,7 +141,7 @@ def with_changes(value: Any, changes: NewMembers) -> Any:
 
 
 def _changed(value: Any, change: NewMembers | bytes | None) -> Any:
-    """Return what stands for a value after a change; one of a kind of its own becomes what JSON has for it."""
+    """Return a value after a change; a value of a class of its own becomes its JSON form."""
     if change is None:
         return value
     if isinstance(change, bytes):

@@ -1,4 +1,4 @@
-"""Groups that are Python objects → groups to judge, and annotated copies of what was given.
+"""Groups that are Python objects → groups to judge, and annotated copies of the objects.
 
 A group is a list of rollouts or of lists of messages, a dict or an object that holds rollouts as `trajectories`, or a
 dict of any format that is a whole group. It is read from its JSON form as a line of a file is; what an annotation
@@ -19,7 +19,7 @@ from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.values import first_at, lookup, parts, value_at
 from ruler_cli.formats.annotate import Annotated, new_members
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
-from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
+from ruler_cli.formats.keys import CALLERS_GROUP, GroupKey, key_text
 from ruler_cli.formats.names import PROMPTS
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of
@@ -51,7 +51,7 @@ from ruler_cli.types import (
 
 _KEYS = ("group_id", "metadata.scenario_id")
 """Paths of the key of a group with `trajectories`; the first one counts for most."""
-_SHOWN = frozenset(("messages", "tools", *PROMPTS, *BESIDE))
+_JUDGED_MEMBERS = frozenset(("messages", "tools", *PROMPTS, *BESIDE))
 """Members that the judge may be shown."""
 _HIDDEN = ("prompt", "example_id")
 """Members that a mapping may have without listing them, as the `State` of verifiers does."""
@@ -152,7 +152,7 @@ class ObjectReader:
         paths = {"reward": settings.reward, "outcome": settings.outcome}
         self._native = Reader(
             form,
-            GroupKey(GIVEN),
+            GroupKey(CALLERS_GROUP),
             {name: path for name, path in paths.items() if path is not None},
             reference=settings.reference or "",
         )
@@ -184,7 +184,7 @@ class ObjectReader:
         except UnreadableError as error:
             raise WrongShapeError(f"{name}: {error}") from None
         except RecursionError:
-            problem = "holds itself, or is nested too deeply"
+            problem = "contains itself, or is nested too deeply"
             raise WrongShapeError(problem, "flatten it", place=name) from None
         if any(rollout.outcome is not None for rollout in read.rollouts):
             self._may_lack = math.inf
@@ -308,7 +308,7 @@ class ObjectReader:
                 for reason in item.lost.values():
                     raise UnreadableError(f"{item.place}: {reason}") from None
             raise WrongShapeError(str(error)) from None
-        key = GroupKey(GIVEN)
+        key = GroupKey(CALLERS_GROUP)
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
@@ -357,7 +357,7 @@ def _record(
 
 def _shown(rollouts: Sequence[Rollout], item: _Item) -> list[Rollout]:
     """Return rollouts as they are judged: with an error if a member that the judge may be shown has no JSON form."""
-    errors = [item.lost[name] for name in _SHOWN & item.lost.keys()]
+    errors = [item.lost[name] for name in _JUDGED_MEMBERS & item.lost.keys()]
     if not errors:
         return [*rollouts]
     return [replace(rollout, error=errors[0]) for rollout in rollouts]
@@ -435,7 +435,7 @@ def _item(rollout: Any, place: str) -> _Item:
 
 
 def _beside(group: Any) -> dict[str, Any]:
-    """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
+    """Return the members of a holder beside its trajectories; UnreadableError if one has no form in JSON."""
     names = group if isinstance(group, Mapping) else _OF_GROUPS
     members = {
         name: member(group, name) for name in names if name != "trajectories"
@@ -452,7 +452,7 @@ def _beside(group: Any) -> dict[str, Any]:
 def _json_form(
     item: Any, attributes: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the members of a rollout that JSON has a form for, and why it has none for the others."""
+    """Return the members of a rollout that have a JSON form, and the reasons why the others have none."""
     value = dict[str, Any]()
     lost = dict[str, str]()
     mapping = isinstance(item, Mapping)
@@ -566,7 +566,7 @@ def _notes(
     changes: dict[str, Any],
     annotated: Sequence[Annotated],
 ) -> list[dict[str, Any]]:
-    """Return what the changes of a record say of each rollout."""
+    """Return the annotation of each rollout in the changes of a record."""
     notes = list[Mapping[str, Any]]()
     if form.listed:
         listed = parse_value(changes["ruler"])

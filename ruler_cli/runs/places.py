@@ -26,7 +26,7 @@ def refuse_settings(settings: ScoreSettings) -> None:
     limit = settings.input.limit
     failed = failed_path(settings)
     if failed is None and settings.on_failure == "drop":
-        remedy = "say where dropped records go, with --set failed=FILE"
+        remedy = "give a file for dropped records with --set failed=FILE"
         raise UsageError(remedy, place="--on-failure drop")
     if failed is not None and failed.is_symlink() and not is_device(failed):
         raise UsageError(

@@ -104,8 +104,8 @@ class Log(Observer):
 def guarded(observer: Any) -> Observer:
     """Return an observer that passes events on, and logs those that the given one has no method for.
 
-    The program's own observer watches the run. It must not cost a score that is paid for: the first
-    exception of each method is logged, none is raised. WrongShapeError if it is no Observer.
+    The program's own observer watches the run. It must not cost a score that is paid for: the first exception of each
+    method is logged, none is raised. WrongShapeError if it is not an Observer.
     """
     if not isinstance(observer, Observer | None):
         raise WrongShapeError(
@@ -154,7 +154,7 @@ class _Groups:
         self.endless = not isinstance(groups, Sized)
         self.error: Exception | None = None
         self._reader = reader
-        self._groups = _in_turn(groups)
+        self._groups = _each(groups)
         if isinstance(groups, AsyncIterable):
             self._groups = aiter(groups)
         self._index = 0
@@ -181,7 +181,7 @@ async def scored_groups(
     *,
     opens: bool = False,
 ) -> AsyncGenerator[JudgedGroup[Any], None]:
-    """Yield groups with their scores, in order; raise what ended them after all that were done by then.
+    """Yield groups with their scores, in order; raise the error that ended them after all that were done by then.
 
     `opens`: the Scorer is open as long. No generator uses another: a loop that ends closes all of them at once.
     """
@@ -234,7 +234,7 @@ def refuse_no_groups(groups: Any) -> None:
         )
 
 
-async def _in_turn(groups: Iterable[Any]) -> AsyncIterator[Any]:
+async def _each(groups: Iterable[Any]) -> AsyncIterator[Any]:
     """Yield the groups of an iterable."""
     for group in groups:
         yield group
@@ -284,11 +284,11 @@ class Scorer:
         """
         opened = running_loop().create_future()
         self._refuse_open()
-        keeper = asyncio.create_task(self._keep_open(opened))
+        open_task = asyncio.create_task(self._keep_open(opened))
         try:
             await opened
         except asyncio.CancelledError:
-            keeper.cancel()
+            open_task.cancel()
             raise
         return self
 
@@ -433,8 +433,8 @@ class Scorer:
     def _open_in(self) -> asyncio.AbstractEventLoop:
         """Return the event loop where it is open; UsageError if it is not open."""
         if self._loop is None or self.closing.is_set():
-            ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
-            raise UsageError(f"the Scorer is not open; use it {ways}")
+            how = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
+            raise UsageError(f"the Scorer is not open; use it {how}")
         if self._pid != os.getpid():
             raise UsageError(
                 "the Scorer was opened before the fork; make one in each process"
@@ -556,7 +556,7 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
 
 
 def _refuse_blocking(what: str, remedy: str) -> None:
-    """Raise UsageError where an event loop runs: what blocks the thread blocks the loop."""
+    """Raise UsageError where an event loop runs: a call that blocks the thread blocks the loop."""
     if _loop_here() is not None:
         raise UsageError(
             f"{what} would block the event loop of this thread", remedy

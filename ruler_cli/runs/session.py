@@ -62,25 +62,25 @@ if (
     from ruler_cli.scoring.tables import PassTables
 
 FIRST_ASKED = 20
-"""Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
+"""Groups of which one must get a score: if no reply of a judge can be used, no further one is paid for."""
 _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 _TWO_SCALES = (
-    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
-    "--set standardize=false does not"
+    "judges are asked or read in different ways: use --set standardize=true to bring them to one scale at the end, "
+    "or --set standardize=false to leave them"
 )
 UNUSABLE = ("reply", "transport", "refused")
-"""Kinds of failures that the judge, and not the group, is the reason of."""
+"""Kinds of failures that the judge causes, and not the group."""
 _UNSURE = GroupError(
     "reply",
-    "the judge gave only 0 and 1, and later left that scale, so that they may stand on another one",
+    "the judge gave only 0 and 1, and later left that scale, so these scores may be on another one",
 )
 _FIGURES = words_of("tied alone one_score degraded explained same_explanations")
-"""Counts of a summary that its figures give."""
+"""Counts of a summary that come from its figures."""
 _TICK = 1.0
 """Seconds between the reports to an observer."""
 _ENOUGH = 20
-"""Groups of a stream from which on a share of them is one."""
+"""Groups of a stream after which a share of them means something."""
 _LISTED = 20
 """Rubrics of a run whose texts its summary has, and models that it names."""
 
@@ -192,7 +192,7 @@ class ScoringSession:
         self.stop_signal.on_stop = self._stop
         self.summary = Summary()
         self.names = tuple([judge.label for judge in settings.judges])
-        # what says how likely an answer is says nothing else
+        # a sentence on probabilities holds no other explanation
         self._wordless = {
             number
             for number, judge in enumerate(settings.judges)
@@ -239,7 +239,7 @@ class ScoringSession:
         group: Group,
         reply: Reply | CallError,
     ) -> None:
-        """Show a reply to the observer; what has no text is shown as it came."""
+        """Show a reply to the observer; a reply without a text is shown as it came."""
         if isinstance(reply, CallError):
             text = reply.reason
         else:
@@ -273,7 +273,7 @@ class ScoringSession:
     async def judge(self, group: Group) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
         before = self._gave_up
-        if before:  # while this task waited for its first turn
+        if before:  # while this task waited to start
             return None
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - the engine's
@@ -303,7 +303,7 @@ class ScoringSession:
             if judge.scale.left > 1 and label not in self._on_other_scale:
                 self._on_other_scale.add(label)
                 self._warn(
-                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                    f"{label} keeps to a scale other than 0 to 1 when it is asked again; such scores are not used"
                 )
         summary = self.summary
         summary.groups += 1
@@ -359,7 +359,7 @@ class ScoringSession:
         useless: RefusedError
         if self._cut == _FIRST_CUT:
             useless = RefusedError(
-                f"no part of the first {_FIRST_CUT} groups was read whole, the last: {error.reason}"
+                f"no part of the first {_FIRST_CUT} groups was read whole; the last: {error.reason}"
             )
         elif self._unusable == FIRST_ASKED:
             first = self._first_unusable
@@ -390,7 +390,7 @@ class ScoringSession:
     ) -> None:
         failed = self.summary.failed
         failed[error.kind] = failed.get(error.kind, 0) + 1
-        # of those that lack a reply there may be a million, and the summary counts them
+        # a million may lack a reply, and the summary counts them
         if reported:
             self.observer.failed(group.key, error.kind, error.reason)
 
@@ -423,7 +423,7 @@ class ScoringSession:
         return Scored(group, result, scores, part)
 
     def stop_if_too_many(self) -> None:
-        """Stop if more has failed than the user allows; what the cap left out is no failure.
+        """Stop if more has failed than the user allows; a group that the cap left out is not a failure.
 
         A share is of all groups if their number is known, once judging has begun.
         """
@@ -455,7 +455,7 @@ class ScoringSession:
         )
 
     def finish(self) -> tuple[Summary, RulerError | None]:
-        """Return the counts so far, and why the run stopped or left something out."""
+        """Return the counts so far, and the reason why the run stopped or left something out."""
         summary = self.summary
         stopped = self.stop_signal.reason
         if stopped is None:
@@ -498,7 +498,7 @@ class ScoringSession:
             self._grace.cancel()
 
     def _stop(self) -> None:
-        """Read no further group, and let calls in flight finish, but not for ever."""
+        """Read no further group, and let calls in flight finish within the grace period."""
         reason = self.stop_signal.reason
         in_flight = self.panel.status().in_flight
         self.panel.schedule_check()
@@ -577,7 +577,7 @@ def _secrets(settings: ScoreSettings) -> list[str]:
 
 
 def _params(settings: ScoreSettings, secrets: Sequence[str]) -> str:
-    """Return the parameters of the judges of a run, and what sets their requests apart, as text without secrets."""
+    """Return the parameters of the judges, and the values that set their requests apart, as text without secrets."""
     judges = list[dict[str, Any]]()
     for judge in settings.judges:
         facts: dict[str, Any] = {
@@ -775,7 +775,7 @@ def slim(group: Group) -> Group:
     for record in group.records:
         rollouts = []
         for rollout in record.rollouts:
-            # an object so deep is no number
+            # an object so deep is not a number
             shallow = _shallow(rollout.reward, _DEEPEST)
             bare = replace(
                 rollout,
@@ -850,7 +850,7 @@ class BatchScores:
 
         statistics = self.statistics
         if statistics.corrects(self._how):
-            # differences that are corrected are no noise
+            # differences that are corrected are not noise
             statistics.noise = Noise()
             for result in results:
                 statistics.add_noise(self._corrected(result))
@@ -858,7 +858,7 @@ class BatchScores:
         if not (self.waiting and self._how.debias) or positions.enough:
             return None
         return (
-            f"--set debias=true has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and "
+            f"--set debias=true has no effect: it needs {ENOUGH_GROUPS} groups with something to compare, and "
             f"there are {positions.groups}"
         )
 

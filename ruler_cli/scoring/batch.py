@@ -1,4 +1,4 @@
-"""Sums over the groups of a batch: what the scores of one depend on in all, and what the scores of all tell.
+"""Sums over the groups of a batch: those that correct the scores of each group, and those for the figures.
 
 Their memory does not grow with the number of groups, but for one number of each.
 """
@@ -99,7 +99,7 @@ class BatchStatistics:
         return bool(how.standardize) or debiased
 
     def correction(self, how: CombineSettings) -> Correction:
-        """Return what corrects the scores of a request, as `how` says."""
+        """Return the corrections for the scores of a request, as `how` says."""
         if self.corrects(how):
             return partial(self._corrected, how)
         return UNCORRECTED

@@ -53,7 +53,7 @@ class Bootstrap:
 
     def add(self, group: Mapping[Any, Sequence[float]]) -> None:
         """Add an amount and a weight of a group by key."""
-        # not in turn: in a file that improves from its begin to its end units would be alike
+        # not by number: in a file that improves from its beginning to its end units would be alike
         unit = self._random.randrange(_MOST_UNITS)
         if self._added < _MOST_UNITS:
             unit = self._added

@@ -80,7 +80,7 @@ class Combination:
 
 
 Combined = Combination | GroupError
-"""The scores of a group, or the reason that there are none."""
+"""The scores of a group, or the error in their place."""
 
 
 def combine(
@@ -169,7 +169,7 @@ def combined(
             strict=True,
         )
         rollouts = [replace(rollout, score=score) for rollout, score in pairs]
-        # scores that become equal by rewards or outcomes are no signal
+        # scores that become equal by rewards or outcomes carry no signal
         signalless = signalless or (not result.alone and one_score(blend))
     scores_of_group = GroupScores(
         tuple(rollouts),
@@ -269,7 +269,7 @@ def _rollouts(
     rollouts = list[RolloutValues]()
     for i, owner in enumerate(result.owner):
         if owner is None:
-            rollouts.append(RolloutValues(None, result.faults[i]))
+            rollouts.append(RolloutValues(None, result.reasons[i]))
             continue
         label = result.rewards[i] if result.rewards else None
         scored = by_distinct.get(owner)
@@ -358,7 +358,7 @@ def _scored(
         judge_score=score,
         spread=_spread(corrected),
         by_judge=by_judge,
-        said=explained,
+        explanations=explained,
         positions=tuple(positions),
         pass_scores=tuple(uncorrected),
         suspect=distinct in result.suspects,
@@ -380,7 +380,7 @@ def _spread(scores: Sequence[float]) -> float | None:
 def _explanation(
     score: float, distinct: int, tables: Sequence[ScoreTable]
 ) -> str:
-    """Return what explains the score of a rollout that is nearest to this one; of equals the first pass."""
+    """Return the explanation of the score of a rollout that is nearest to this one; of equals the first pass."""
     best = (inf, 0, 0)
     explanation = ""
     for table in tables:

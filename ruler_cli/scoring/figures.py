@@ -27,7 +27,7 @@ from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
 
 _DECIMALS = 9
 _CORRECTED = 0.001
-"""A difference between a score and those of its passes, which have three decimals, that is no rounding."""
+"""A difference between a score and those of its passes, which have three decimals, that is more than rounding."""
 _MOST_CRITERIA = 64
 """Criteria that have figures; rubrics of single records may name more."""
 _STATES = ("tied", "alone", "one_score", "degraded")

@@ -29,21 +29,21 @@ _MARK = re.compile(
     """,
     re.VERBOSE,
 )
-"""Ends and beginnings of thoughts, of many models and of gpt-oss' channels, and of JSON that may be a verdict."""
+"""Ends and beginnings of thoughts, of many models and of gpt-oss' channels, and of JSON that may hold the scores."""
 _QUOTES = {'"', "'", "`", "“", "”"}
 _EDGE = re.compile(r"(?:[\s\ufeff{}\[\]*`]++|<\|\w++\|>)*+")
-"""Text around a verdict that says nothing: blanks, fences, markers of a template, a doubled brace."""
+"""Text around the scores that means nothing: blanks, fences, markers of a template, a doubled brace."""
 _FENCE = re.compile(r"```[\w-]*\s*\Z")
 _HEADING = re.compile(
     r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL
 )
-"""Text before a verdict that is no thought: a line such as `Here it is:`, or any text before a fence."""
+"""Text before the scores that is not a thought: a line such as `Here it is:`, or any text before a fence."""
 _DRAFT = re.compile(
     r"\b(?:draft|maybe|perhaps|tentative(?:ly)?|suppose|let me try|(?:first|initial) (?:idea|guess|try|pass|thought))\b"
     r"[^\n]*\s*(?:```[\w-]*\s*)?\Z",
     re.IGNORECASE,
 )
-"""The line before scores that are not meant to last."""
+"""A line before scores that are a draft."""
 _TAKES_BACK = re.compile(
     r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|correct(?:ion|ed)"
     r"|(?:too|so) (?:high|low|much|generous|harsh)|final (?:answer|scores?|verdict)|(?:on|upon) reflection"
@@ -51,18 +51,18 @@ _TAKES_BACK = re.compile(
     r"|\bno[,.;:!]|等等|等一下|不对|重新|应该|草稿|修正|待って|やはり|訂正|잠깐|다시",
     re.IGNORECASE,
 )
-"""Words behind scores that do not last."""
+"""Words behind scores that take them back."""
 _DOUBTS = re.compile(
     r"\b(?:instead|actually|lower|higher|less|more|needs?|but|however|should|must|not)\b",
     re.IGNORECASE,
 )
-"""Words that are no farewell."""
+"""Words that are more than a closing phrase."""
 _DECIMAL = re.compile(r"(?<![\d.])[01]?\.\d+(?!\.?\d)")
 """A number that may be a score."""
 _ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
-"""Ends of a text that does not break off."""
+"""Endings of a text that is complete."""
 _FAREWELL = 80
-"""Characters behind a verdict that may stand there whatever stands before it: `I hope this helps.`"""
+"""Characters of harmless text behind the scores: `I hope this helps.`"""
 _NAMED = re.compile(r"scores[\"'`]\s*:")
 _EXTRA_COMMA = re.compile(
     r'"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|(,)(?=\s{0,99}[\]}])', re.DOTALL
@@ -157,7 +157,7 @@ def parse(
     """
     text = text[-_LONGEST:]
     try:
-        return _verdict(
+        return _final_scores(
             text,
             labels,
             criteria,
@@ -169,7 +169,7 @@ def parse(
         mended = _EXTRA_COMMA.sub(_without_comma, text)
         if whole or mended == text or len(_NAMED.findall(text)) > 1:
             raise
-        parsed = _verdict(
+        parsed = _final_scores(
             mended,
             labels,
             criteria,
@@ -220,14 +220,14 @@ def _answer(text: str) -> _Answer:
     raise DefectError("the answer held no JSON object with `scores`")
 
 
-def _verdict(
+def _final_scores(
     text: str,
     labels: Sequence[str],
     criteria: Collection[str],
     *,
     whole: bool = False,
 ) -> ParsedReply:
-    """Read the last verdict of a text; DefectError if what stands around it says that it may be a draft."""
+    """Read the last scores of a text; DefectError if the text around them says that they may be a draft."""
     answer = _answer(text)
     listed = []
     for start, end, value in answer.values:
@@ -243,7 +243,7 @@ def _verdict(
         empty = not text[answer.begin :].strip()
         lacks = "was empty" if empty else "held no JSON object with `scores`"
         raise DefectError(f"the answer {lacks}")
-    # behind its own verdict a judge may quote that of a rollout, which has other ids
+    # behind its own scores a judge may quote those of a rollout, which have other ids
     asked_for = [
         candidate
         for candidate in listed
@@ -411,7 +411,7 @@ def _share(value: Any) -> tuple[float, bool]:
 def _number(value: Any) -> tuple[float, bool]:
     """A score as written, 0.8, "0.8", "8/10" or "80%" → (number, True if it names its own scale).
 
-    NaN if it is no number.
+    NaN if it is not a number.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (float(value) if abs(value) < _HUGE else math.inf), False

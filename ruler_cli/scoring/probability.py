@@ -26,7 +26,7 @@ _DECIMALS = 7
 """Decimals of a logarithm that count: those of a number of 32 bits."""
 _DIGITS = 6
 """Decimals of a share."""
-_SHOWN = 3
+_NAMED = 3
 """Tokens that a sentence names."""
 
 
@@ -62,11 +62,11 @@ def word_share(
 ) -> Share:
     """Return the mean place of the words in their probabilities, over all spellings: the share of yes for two.
 
-    A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
-    The drawn token bounds nothing: it may be less likely than tokens that are not listed.
-    DefectError if none is listed or all are unlikely, if a missing one could move the score by more than
-    0.01, if a number is no logarithm of a probability, if all sum to more than 1, or if one alone has all of it: an
-    engine that knows no probabilities writes 0.0 for each.
+    A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1. The
+    drawn token bounds nothing: it may be less likely than tokens that are not listed. DefectError if none is listed or
+    all are unlikely, if a missing one could move the score by more than 0.01, if a number is not a logarithm of a
+    probability, if all sum to more than 1, or if one alone has all of it: an engine that knows no probabilities writes
+    0.0 for each.
     """
     listed = []
     for token, logprob in likely:
@@ -132,7 +132,7 @@ def _rounding(likely: Likely) -> float:
 
 
 def _spelled(likely: Likely) -> Iterable[str]:
-    best = sorted(likely, key=lambda pair: -pair[1])[:_SHOWN]
+    best = sorted(likely, key=lambda pair: -pair[1])[:_NAMED]
     return (
         f"“{clean(token)}” ({math.exp(min(0.0, logprob)):.0%})"
         for token, logprob in best

@@ -33,7 +33,7 @@ _FAILED = words(
     "not_passed not_resolved not_solved"
 )
 _RESULTS = dict.fromkeys(_PASSED, True) | dict.fromkeys(_FAILED, False)
-"""Words of a verifier. Not `good` or `right`, which are often labels."""
+"""Words of a verifier, without `good` and `right`, which are often labels."""
 _LONGEST = 40
 """Characters of a number in text."""
 

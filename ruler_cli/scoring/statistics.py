@@ -186,7 +186,7 @@ class Moments:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of what the values are a sample of; 0 for fewer than two."""
+        """The standard deviation of the population that the values are a sample of; 0 for fewer than two."""
         if self.number > 1:
             return sqrt(self.square / (self.number - 1))
         return 0.0

@@ -20,7 +20,7 @@ UNCORRECTED: Correction = attrgetter("scores")
 EPSILON = 1e-9
 """Rounding of a difference of decimals."""
 _OF_JUDGE = ("reply", "transport", "refused", "too_long")
-"""Kinds of errors of a judge that another one may not have."""
+"""Kinds of errors that another judge may not have."""
 
 
 def mean(values: Sequence[float]) -> float:

@@ -27,7 +27,7 @@ def typed_shares(
 ) -> dict[str, Share]:
     """Return the share of each question that has an answer, by its name; a refused or missing one has none.
 
-    DefectError if there are no answers, one to something that was not asked, or one that is no distribution.
+    DefectError if there are no answers, one to something that was not asked, or one that is not a distribution.
     """
     if answers is None:
         raise DefectError("it has no answers")

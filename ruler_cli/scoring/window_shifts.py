@@ -126,7 +126,7 @@ def _levels(
     """Return the levels of windows that minimise the squared residuals plus `ridge` times their own squares.
 
     The value of a rollout is the mean of its scores less their levels, and a level is the shrunken mean of its scores
-    less those values. Each is set by the others in turn, until nothing moves.
+    less those values. Each is set by the others, one after another, until nothing moves.
     """
     levels = [0.0] * len(windows)
     for _ in range(_ROUNDS):

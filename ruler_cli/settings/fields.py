@@ -23,7 +23,7 @@ from typing import (
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.keys import HIDDEN, is_key_name, looks_like_key
-from ruler_cli.settings.suggestions import instead_of, nearest, question
+from ruler_cli.settings.suggestions import instead_of, question, suggestion_for
 from ruler_cli.types import shorten, words_of
 
 T = TypeVar("T")
@@ -325,7 +325,7 @@ def refuse_unknown(names: Iterable[str], settings: Collection[str]) -> None:
             )
             raise UsageError(f"{name} is not an option", remedy)
         problem = f"no such option: {name}"
-        near = question(nearest(name, map(public_name, settings)))
+        near = question(suggestion_for(name, map(public_name, settings)))
         instead = instead_of(name)
         if instead is None:
             problem += near

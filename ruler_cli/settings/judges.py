@@ -70,13 +70,13 @@ def _judge(name: str, options: Options) -> JudgeSettings:
         model = table["model"]
         values["name"] = name
     values |= {"model": model, "params": params}
-    values |= _way_to_judge(model, table, options)
+    values |= _endpoint(model, table, options)
     if "/" not in model and not values["api_base"] and model != "offline":
         values["function"] = judge_function(model)
     return JudgeSettings(**values)
 
 
-def _way_to_judge(
+def _endpoint(
     model: str, table: Mapping[str, Any] | None, options: Options
 ) -> dict[str, Any]:
     """Return the endpoint of a judge, and the name of the variable whose key is sent there.
@@ -129,7 +129,7 @@ def refuse_found_file(
         if wrong and judge.model != "offline":
             in_table = judge.name in file.judges
             place = file.name + f" [judges.{judge.name}]" * in_table
-            problem = f"sets {', '.join(wrong)}, and was not named but found"
+            problem = f"sets {', '.join(wrong)}, and was found, not named"
             remedy = f"read it, and if it is yours, use --config {file.name}"
             raise UsageError(problem, remedy, place=place)
 

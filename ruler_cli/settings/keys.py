@@ -1,4 +1,4 @@
-"""API keys: how they look, the ones that are configured, and text without them.
+"""API keys: their form, the configured ones, and text without them.
 
 A key is only read from a variable that the user names. People still write one as a value, so no sentence
 repeats a word that looks like one.

@@ -245,7 +245,7 @@ def score_settings(
 
 
 def scored_input(options: Options, source: str) -> InputSettings:
-    """Return how the records of a scored file are read; its outcome is what `labels` names."""
+    """Return the settings that read a scored file; its outcome is the value that `labels` names."""
     # OUTPUT has no other values around its records
     rows = {
         name: replace(row, records="") for name, row in options.rows.items()
@@ -263,10 +263,10 @@ def _ledgers(names: Iterable[str]) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the ledger that is written, None for none, and the others, which are only read and may be patterns."""
     first, *others = names or [""]
     if others and "none" in names:
-        problem = "stands beside other ledgers"
+        problem = "is given beside other ledgers"
         raise SettingError("ledger", problem, "leave it out", "none")
     if glob.has_magic(first) and not expand_home(first).exists():
-        remedy = "name the ledger that is written before the pattern"
+        remedy = "before the pattern, name the ledger to write"
         raise SettingError("ledger", "is a pattern", remedy, first)
     files: list[Path] = []
     for name in others:

@@ -1,6 +1,6 @@
 """The settings of a run: one frozen class a section, each setting an annotated field with its bounds and its help.
 
-A field without a help is no setting of the user's: a program sets it, or the run itself. The pool's limits, and how
+A field without a help is not a setting of the user's: a program sets it, or the run itself. The pool's limits, and how
 a judge is asked, stand twice on purpose: those of `JudgeSettings` are of one judge alone.
 """
 
@@ -97,7 +97,7 @@ class Shard:
         """Return whether a group is its own, by the digest of the group's key (see `scratch.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
 
-    def tells(self, line: int) -> bool:
+    def reports(self, line: int) -> bool:
         """Return whether a line that cannot be read, and so has no key, is its own to report and keep."""
         return line % self.of == self.number - 1
 
@@ -653,7 +653,7 @@ class InputSettings(Section):
         ),
     ] = None
     limit: Annotated[Limit, PerRun("Only the first N groups.", "N")] = None
-    # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
+    # a record that comes too early is a row of SQLite's, which takes 10^9 bytes
     max_record: Annotated[
         int,
         Within(1, 900),
@@ -838,8 +838,8 @@ class ScoreSettings(RunSettings):
         if combine.standardize is not None:
             return combine
         panel = self.asks[: 1 + len(self.panel)]
-        ways = {(ask.ask, ask.read) for ask in panel}
-        return replace(combine, standardize=len(ways) > 1)
+        known = {(ask.ask, ask.read) for ask in panel}
+        return replace(combine, standardize=len(known) > 1)
 
     @property
     def absolute(self) -> bool:
@@ -864,20 +864,20 @@ _OF_ALL = ("debias", "standardize")
 
 
 def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
-    """Yield settings that make no sense with others, each with the problem and the way out."""
+    """Yield settings that make no sense with others, each with the problem and the remedy."""
     ask, combine = run.ask, run.combine
-    ways: list[tuple[str, Any]] = []
+    known: list[tuple[str, Any]] = []
     for judge, asked in zip(run.judges, run.asks, strict=True):
         how = (asked.ask, asked.read, asked.typed, judge.function)
-        way = (judge.model, judge.params, how)
-        for label, earlier in ways:
-            if way == earlier or label == judge.label:
-                problem = f"judges {label} and {judge.label} have one name, or one model and the same parameters"
+        identity = (judge.model, judge.params, how)
+        for label, earlier in known:
+            if identity == earlier or label == judge.label:
+                problem = f"judges {label} and {judge.label} have the same name, or the same model and parameters"
                 remedy = "leave one out; to ask one judge several times, use --passes"
                 yield "model", problem, remedy
-        ways.append((judge.label, way))
+        known.append((judge.label, identity))
         if not asked.by_probability and (asked.typed or asked.ask == "each"):
-            problem = f"judge {judge.label} writes no score, as a decision model or with --ask each"
+            problem = f"judge {judge.label} writes no scores: it is a decision model, or --ask each applies"
             yield "read", problem, "leave it out, or use --read probability"
     scale = scale_mistake(ask.rubric)
     if scale:
@@ -895,9 +895,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
     if combine.standardize and not run.panel:
         yield "standardize", "needs a panel", "use -m for each judge"
     if combine.debias and ask.order == "input":
-        problem = (
-            "needs a random order: in input order a position tells the rollout"
-        )
+        problem = "needs a random order: in input order no position is random"
         yield "debias", problem, "leave out --set order=input"
     if run.adaptive and ask.passes < FIRST_PASSES:
         problem = "starts with 2 passes for every group"
@@ -907,7 +905,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[str, str, str]]:
         yield "min_passes", "is more than the passes of a group", "use fewer"
     if run.input.shard:
         for name in _changed(run, _OF_ALL):
-            problem = "needs all groups, and a shard has some"
+            problem = "needs all groups, and a shard has only some"
             remedy = "use it in the last run, over the whole file with the --ledger of every shard"
             yield name, problem, remedy
 

@@ -64,7 +64,7 @@ class NamedSettings(Section):
 
 @frozen
 class OutputSettings(Section):
-    """Settings of `score` beside those of a run: the things that it shows, and where it runs."""
+    """Settings of `score` beside those of a run: its output on the terminal, and the place where it runs."""
 
     _: KW_ONLY
     summary: Annotated[
@@ -94,7 +94,7 @@ class OutputSettings(Section):
 
 @frozen
 class CommandSettings(Section):
-    """Settings of further commands: the things that they show, and where."""
+    """Settings of further commands: their output, and its place."""
 
     _: KW_ONLY
     as_json: Annotated[bool, Option("Print one JSON object instead.")] = False

@@ -1,4 +1,4 @@
-"""Parameters of a judge's calls: what is refused, what only litellm knows, what a file that was found may set.
+"""Parameters of a judge's calls: those that are refused, that only litellm knows, or that a found file may set.
 
 A parameter with a new name needs no release: it is sent, unless its name is of a kind that moves or replaces a call.
 """
@@ -30,7 +30,7 @@ _REFUSED = {
         "ruler writes the prompt and reads one reply; leave it out"
     ),
 }
-"""Patterns of names, in snake case, of what changes who is asked or what, and the advice."""
+"""Patterns of names, in snake case, of parameters that change the judge or the question, and the advice."""
 _OF_LITELLM = r"""
 additional_drop_params|allowed_model_region|allowed_openai_params|api_version|assistant_continue_message|async_call
 |azure_ad_token|azure_ad_token_provider|azure_password|azure_scope|azure_username|base_model|budget_duration
@@ -66,7 +66,7 @@ _PARTS = ("headers", "extra_headers", "extra_query", "extra_body")
 def params_of(value: Any) -> Any:
     """Return the parameters of a call, from a table or from texts `KEY=VALUE`; a VALUE that is JSON is read as JSON.
 
-    UsageError for a key, or for a parameter that changes who is asked, or what.
+    UsageError for a key, or for a parameter that changes the judge or the question.
     """
     if isinstance(value, str):
         value = value.split()
@@ -137,7 +137,7 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
     for name in params:
         if name not in _PARTS and _is(name, _OF_LITELLM):
             problem = "is not a parameter of the endpoint but of litellm, or of a client"
-            remedy = "leave it out, or use --set via=litellm; for time and tries --timeout and --set retries=N"
+            remedy = "leave it out, or use --set via=litellm; for time and tries use --timeout and --set retries=N"
             raise SettingError("params", problem, remedy, name)
     query = {}
     for name, value in (params.get("extra_query") or {}).items():

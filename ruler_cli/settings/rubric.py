@@ -34,7 +34,7 @@ _PARTS = {
 _JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
 """The beginning of a text that is JSON, and not a text for a judge."""
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
-"""One word that is a path, or that ends as a file's name does: it is no rubric."""
+"""One word that is a path, or that ends as a file's name does: it is not a rubric."""
 _LISTED = words_of(".json .jsonl .ndjson .yaml .yml .csv .tsv .xml .xlsx")
 """Ends of files that hold a list, and no text for a judge."""
 _SCALE = re.compile(
@@ -103,7 +103,7 @@ def criteria_in(text: str) -> Rubric | None:
         if not _JSON.match(text):
             return None
         problem = (
-            "begins as JSON and cannot be read as such; write TOML into a file"
+            "begins like JSON, but is not JSON; write it as TOML in a file"
         )
         raise UnreadableError(problem) from None
     return read_criteria(value)
@@ -199,14 +199,14 @@ def other_scale(rubric: str) -> str:
 
 @lru_cache(64)  # a rubric is that of many groups
 def scale_mistake(rubric: Standards | None) -> str:
-    """Return why no judge is asked with a rubric, and what to do; empty if it can be used."""
+    """Return the reason why a rubric cannot be used, with the remedy; empty if it can."""
     if isinstance(rubric, Rubric):
         texts = [criterion.text for criterion in rubric.criteria]
     else:
         texts = [rubric or ""]
     scale = next(filter(None, map(other_scale, texts)), "")
     advice = (
-        "and scores are from 0 to 1; grade in words, or from 0 to 1; if these numbers are no scores, "
+        "but scores are from 0 to 1; grade in words, or from 0 to 1; if these numbers are not scores, "
         'say so: "Scores are from 0 to 1."'
     )
     return scale and f"names another scale ({scale}), {advice}"

@@ -71,7 +71,7 @@ OLD = {
 
 
 def instead_of(word: str) -> str | None:
-    """Return what to use for an option or command that people know from elsewhere, None for any other word."""
+    """Return the remedy for an option or command that people know from elsewhere, None for any other word."""
     name = word.lstrip("-").replace("-", "_").lower()
     if name in OLD:
         return OLD[name]
@@ -82,7 +82,7 @@ def instead_of(word: str) -> str | None:
     return None
 
 
-def nearest(word: str, choices: Iterable[str]) -> str | None:
+def suggestion_for(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice nearest in spelling, None if none is near."""
     import difflib  # of a mistake alone
 

@@ -84,7 +84,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def stored(ledger: Ledger) -> dict[str, str]:
     """Return the text of each request's answer, or the kind of its error."""
     result = {}
-    for (one,) in ledger._own.run("SELECT DISTINCT key FROM replies"):
+    for (one,) in ledger._written.run("SELECT DISTINCT key FROM replies"):
         reply = ledger.find(one)
         if reply is not None:
             result[one.hex()] = (

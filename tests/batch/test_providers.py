@@ -248,7 +248,7 @@ async def test_gives_up(
             await provider.list_batches(0)
         batch_server.step_errors.clear()
         batch_server.fault("list", "html")
-        with pytest.raises(UnclearError, match="not a batch API's"):
+        with pytest.raises(UnclearError, match="not that of a batch API"):
             await provider.list_batches(0)
 
 

@@ -327,8 +327,8 @@ def test_malformed_body() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"custom_id": "0123", "respo', "is cut off or no JSON"),
-        (b'{"custom_id": "a", "text": "\xff"}', "is cut off or no JSON"),
+        (b'{"custom_id": "0123", "respo', "is cut off, or not JSON"),
+        (b'{"custom_id": "a", "text": "\xff"}', "is cut off, or not JSON"),
         (b"[1, 2]", "is not a JSON object"),
         (b"null", "is not a JSON object"),
         (b"7", "is not a JSON object"),
@@ -357,7 +357,7 @@ def test_malformed_body() -> None:
         ),
         (
             b'{"custom_id": "a", "text": ' + b"[" * 100_000,
-            "is cut off or no JSON",
+            "is cut off, or not JSON",
         ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",

@@ -36,7 +36,7 @@ def ledger_path(tmp_path: Path) -> Path:
             [(b"3", "openai/gpt-4o", CallError("refused", "no", "group"))]
         )
         ledger.keep_all([(b"4", "mine\x1b[31m\n", answer)])
-        ledger._own.connection.execute(
+        ledger._written.connection.execute(
             "UPDATE replies SET at = 1000000000 + id"
         )
     return path
@@ -104,7 +104,7 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
             assert part in done.stderr
     with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == 4
-        ledger._own.connection.execute(
+        ledger._written.connection.execute(
             "UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,)
         )
         some = ruler(*command, "--older-than", 2, "--yes")

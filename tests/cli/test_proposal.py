@@ -431,7 +431,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("check", "mine.json", "-m", "offline", "--messages", "runs")
     assert done.returncode == 2
     assert done.stderr == (
-        "ruler: mine.json: --messages runs: is a list whose items are of several tasks, and no group; "
+        "ruler: mine.json: --messages runs: is a list of rollouts of several tasks, and not one group; "
         "use --set records=runs[], --messages response and --prompt goal\n"
     )
     ids = [{"prompt_id": i, "response": said(i)} for i in EIGHT]

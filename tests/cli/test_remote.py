@@ -147,7 +147,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
         "memory://in/a",
         "memory://b",
         {"failed": Path("s3://u:secret@b/x")},
-        "plain file of this machine",
+        "plain file on this machine",
     ),
     ("what://in/a", "b", {}, "no addresses of this kind"),
 ]

@@ -99,7 +99,7 @@ def test_foreign(ruler: Ruler, files: Path) -> None:
                 kind,
                 done.stderr,
             )
-            assert f"{path.name}: is there, and " in done.stderr, (line, kind)
+            assert f"{path.name}: exists, and " in done.stderr, (line, kind)
             assert "or replace it with --force" in done.stderr
             assert "Traceback" not in done.stderr
             assert path.read_bytes() == content, (line, kind)
@@ -172,7 +172,7 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
             ):
                 done = ruler(*line)
                 assert done.returncode == 2, line
-                assert "holds scores of other groups" in done.stderr
+                assert "holds scores of groups that INPUT" in done.stderr
                 assert (files / "two.scored").read_bytes() == before
         # a new dump goes where the last one went, and scores that belong together do
         assert ruler("score", "in.jsonl", "two.scored", *SCORE).returncode == 0

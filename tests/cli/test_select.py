@@ -212,7 +212,7 @@ def test_log(ruler: Ruler, tmp_path: Path) -> None:
     how = ("--where", "scored", "--force")
     done = ruler("select", "s.eval", "out.eval", *how)
     assert done.returncode == 2
-    assert "OUTPUT .jsonl" in done.stderr
+    assert "OUTPUT a name that ends in .jsonl" in done.stderr
 
 
 def test_pipe(ruler: Ruler, scored: Path) -> None:

@@ -212,7 +212,7 @@ def test_cap_below_one_call(
     done = ruler(*run, "-c", "1", "--max-cost", "0.0001")
     assert (done.returncode, "to resume" in done.stderr) == (4, False)
     assert (
-        "--max-cost 0.0001 is less than any group left may cost: 2 groups are not scored; "
+        "--max-cost 0.0001 is less than any remaining group may cost: 2 groups are not scored; "
         in done.stderr
     )
     assert "group g not scored" not in done.stderr

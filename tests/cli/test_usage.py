@@ -56,7 +56,7 @@ USAGE = {
     f"{R} -m mine --api-base http://[": "http://",
     f"{R} -m mine --api-base http://h:99999/v1": "http://",
     f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
-    f"{P} -m openai/a": "judges openai/a and openai/a have one name",
+    f"{P} -m openai/a": "judges openai/a and openai/a have the same name",
     f"{R} -m a --escalate a --passes 2": "to ask one judge several times, use --passes",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "is not USD per million",
     # contradictory options, with the sentence of every command that has them
@@ -69,8 +69,8 @@ USAGE = {
     "batch export in.jsonl r.jsonl -m gemini/gemini-2.5-pro": "hosted_vllm/… for an engine of your own",
     f"{R} --passes 2 --set min_passes=3": "--set min_passes: is more than the passes of a group",
     f"{R} --passes 5 --set adaptive=true --set min_passes=3": "--set min_passes: is more than the passes of a group",
-    f"{R} --ask each --read text": "writes no score, as a decision model or with --ask each",
-    f"{R} --api systemone --read text": "writes no score, as a decision model or with --ask each",
+    f"{R} --ask each --read text": "writes no scores: it is a decision model, or --ask each applies",
+    f"{R} --api systemone --read text": "writes no scores: it is a decision model, or --ask each applies",
     # input and groups
     "check unknown.jsonl": "keys: a, b",
     "check list.json": "item 1 holds no rollouts",

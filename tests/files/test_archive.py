@@ -111,12 +111,12 @@ def test_output_names(tmp_path: Path) -> None:
             (
                 "o.eval",
                 lines,
-                "only the scores of an Inspect log are written as .eval; name OUTPUT .jsonl",
+                "is written only with an Inspect log as INPUT; give OUTPUT a name that ends in .jsonl",
             ),
             (
                 "log",
                 plain,
-                "is INPUT, and would not keep its form; give another",
+                "is INPUT, and would lose its form; give another",
             ),
         ]:
             with (
@@ -126,7 +126,7 @@ def test_output_names(tmp_path: Path) -> None:
                 output.write_as(source)
         with (
             Output(str(tmp_path / "o.eval")) as output,
-            pytest.raises(UsageError, match=r"OUTPUT \.jsonl"),
+            pytest.raises(UsageError, match=r"in \.jsonl"),
         ):
             output.write_as(
                 log, scored=False
@@ -151,7 +151,7 @@ def test_scored_log(tmp_path: Path) -> None:
         with (
             nullcontext()
             if is_scored
-            else pytest.raises(UsageError, match="is there")
+            else pytest.raises(UsageError, match="exists")
         ):
             refuse_foreign(place, "OUTPUT")
 
@@ -181,7 +181,7 @@ def test_without_inspect_ai(
         done = ruler("score", *names.split(), "-m", "offline")
         assert done.returncode == 2
         assert (
-            "install it with: pip install --upgrade inspect-ai, or name OUTPUT .jsonl"
+            "install it with: pip install --upgrade inspect-ai, or give OUTPUT a name that ends in .jsonl"
             in done.stderr
         )
         assert sorted(tmp_path.iterdir()) == before

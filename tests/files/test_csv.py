@@ -115,9 +115,7 @@ def test_damaged(tmp_path: Path) -> None:
     ]
     for line, reason in zip(damaged, bad.values(), strict=False):
         assert line.error.startswith(reason)
-    assert (
-        damaged[-1].error == "opens a quote that nothing closes, up to the end"
-    )
+    assert damaged[-1].error == "opens a quote that is never closed"
     whole = [json.loads(line.raw) for line in lines if not line.error]
     assert whole == [{"a": "1", "b": "2"}] * 5 + [{"a": "3", "b": "4"}] * 4
 

@@ -73,7 +73,7 @@ def test_output_order(done: list[int]) -> None:
     ):
         written = list[tuple[int, bytes]]()
         for number in done:
-            written += order.in_turn([(number, b"%d" % number)])
+            written += order.ordered([(number, b"%d" % number)])
     assert written == [(number, b"%d" % number) for number in sorted(done)]
 
 
@@ -90,7 +90,7 @@ def test_consecutive() -> None:
         ("b", [4, 5]),
     ]
     with pytest.raises(
-        UsageError, match="line 6 is of a group before it, with others"
+        UsageError, match="line 6 belongs to an earlier group, with others"
     ) as error:
         next(groups)
     assert "--grouping scattered" in str(error.value)
@@ -226,7 +226,7 @@ def test_full_disk() -> None:
         with order._bodies.locked() as db:
             db.execute("PRAGMA max_page_count = 2")
         with pytest.raises(OutputError, match="TMPDIR"):
-            list(order.in_turn([(2, bytes(100_000))]))
+            list(order.ordered([(2, bytes(100_000))]))
 
 
 def test_no_temporary_file() -> None:
@@ -241,6 +241,6 @@ def test_no_temporary_file() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
         try:
             with pytest.raises(OutputError, match="TMPDIR"):
-                list(order.in_turn([(2, bytes(1_000_000))]))
+                list(order.ordered([(2, bytes(1_000_000))]))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -97,7 +97,7 @@ def test_pipe(tmp_path: Path) -> None:
         )
         assert result.streamed
         assert groups(result) == [("a", [1, 2]), ("b", [3])]
-        assert result.found() == "native trajectories, key `group_id`, streamed"
+        assert result.brief() == "native trajectories, key `group_id`, streamed"
     assert seen == [("a", 1), ("a", 1), ("b", 1)]
 
 
@@ -213,7 +213,7 @@ def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
                     f"{source}: changed while it was read ("
                 )
                 assert str(error).endswith(
-                    "; run again when no program writes it"
+                    "; run again once no program writes to it"
                 )
                 assert error.exit_code == 1
             assert again == first[: len(again)]
@@ -268,7 +268,7 @@ def test_groups_of_a_large_file(
     with ExitStack() as stack:
         settings = InputSettings(str(path))
         opened = open_input(settings, stack, problems.append, once=True)
-        assert opened.found().endswith(": 5 groups, one per line")
+        assert opened.brief().endswith(": 5 groups, one per line")
         assert (opened.total, opened.late, parsed, problems) == (
             5,
             True,

@@ -102,7 +102,7 @@ def test_skipped(kind: str, tmp_path: Path) -> None:
     assert problem.where in ("line 2", "row 2", "sample 1")
     assert (
         problem.reason
-        == "has 2 MiB, more than --set max_record allows; allow more MiB, or make records smaller"
+        == "has 2 MiB, more than --set max_record allows; raise it, or make records smaller"
     )
     assert (problem.raw, problem.too_large) == (b"", True)
     assert found(str(path), 3) == (["a", "large", "b"], [])
@@ -114,7 +114,7 @@ def test_document(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"in.{kind}"
     path.write_bytes(DOCUMENTS[kind](rows()))
     with pytest.raises(
-        UsageError, match=r"more than 1 MiB.* make lines of it: jq -c"
+        UsageError, match=r"more than 1 MiB.* convert it to lines: jq -c"
     ):
         found(str(path))
     assert found(str(path), 3) == (["a", "large", "b"], [])

@@ -188,7 +188,7 @@ def test_one_group(tmp_path: Path) -> None:
         result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
         assert len(keys) == 1
         assert ("all 2 records are one group" in warnings(result)) is warned
-        assert key in result.found()
+        assert key in result.brief()
 
 
 def test_prompts_compared(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_several_files(
         )
     result, seen = opened(tmp_path / "in")
     assert seen == keys
-    assert description in result.found()
+    assert description in result.brief()
     assert "begin differently" not in warnings(result)
     _, named = opened(tmp_path / "in", group_by="task_id")
     assert named == ["0"]
@@ -275,7 +275,7 @@ def test_tasks_of_logs(tmp_path: Path) -> None:
         (tmp_path / "in" / f"{number}.json").write_text(json.dumps(head))
     result, keys = opened(tmp_path / "in")
     assert keys == ["airline: 0", "retail: 0"]
-    assert "key `task_id` within its task" in result.found()
+    assert "key `task_id` within its task" in result.brief()
 
 
 def test_environments_beside(tmp_path: Path) -> None:
@@ -380,4 +380,4 @@ def test_unusual_beginnings(tmp_path: Path) -> None:
         records = [{"messages": messages} for messages in rollouts]
         result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
         assert len(keys) == number
-        assert "2 rollouts that the agent begins, or" in warnings(result)
+        assert "2 rollouts in which the agent begins, or" in warnings(result)

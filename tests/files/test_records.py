@@ -282,7 +282,7 @@ def test_stdin(ruler: Ruler) -> None:
         stdin=text,
     )
     assert done.returncode == 2
-    assert "record 3 is of a group before it" in done.stderr
+    assert "record 3 belongs to an earlier group" in done.stderr
 
 
 @pytest.mark.parametrize("path", ["a[]", "{}"])

@@ -548,7 +548,7 @@ def test_pass_scores() -> None:
     ]
     annotations, _ = fields(
         group_result(
-            *replies, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3
+            *replies, judges=2, size=2, owner=(1, 0, 1), reasons=("",) * 3
         ),
         ("one", "two"),
     )
@@ -569,7 +569,7 @@ def test_counts_and_flags() -> None:
     result = group_result(
         one_pass([0.1, 0.9], unknown=2),
         owner=(0, 1, None),
-        faults=("", "", "no messages"),
+        reasons=("", "", "no messages"),
         suspects=frozenset({1}),
         shortened=3,
     )

@@ -102,10 +102,10 @@ def test_deep(subtests: pytest.Subtests) -> None:
 
 
 NO_OBJECTS: tuple[tuple[Any, str], ...] = (
-    (b'["x"]', "one object a line"),
-    (b'"text"', "one object a line"),
-    (b"[1]", "one object a line"),
-    (b"[]", "one object a line"),
+    (b'["x"]', "one object per line"),
+    (b'"text"', "one object per line"),
+    (b"[1]", "one object per line"),
+    (b"[]", "one object per line"),
     (b"\xff", "is not UTF-8"),
     (b"nothing", "line 1 is not JSON"),
     ({"\ud800\n\x1b[31m": "x"}, "(its keys: \ufffd\ufffd\ufffd[31m)"),

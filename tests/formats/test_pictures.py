@@ -290,7 +290,7 @@ def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "ruler-cli[pictures]" in unsendable(read_picture(address(data)))
     huge = struct.pack(">II", 100_000, 100_000)
     bomb = PNG[:16] + huge + PNG[24:]
-    assert "more than can be made smaller" in unsendable(
+    assert "too large to be made smaller" in unsendable(
         read_picture(address(bomb))
     )
 

@@ -192,7 +192,7 @@ def test_no_room(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "a", "b", *SCORE, "--reward", "grade")
     assert (
         done.returncode,
-        "is not a free place for a score" in done.stderr,
+        "is not free for a score" in done.stderr,
     ) == (
         2,
         True,

@@ -518,7 +518,7 @@ def test_refused(
     """An option without a meaning for a decision model is refused in words before anything is sent."""
     write(tmp_path / "in.jsonl", [GROUP])
     at = ("-m", "m", "--api-base", "http://h/v1")
-    none = "speaks no API of decision models; leave out --api"
+    none = "speaks no decision-model API; leave out --api"
     refused: list[Any] = [
         (("-m", name), none) for name in ("offline", "simulated")
     ]
@@ -537,12 +537,12 @@ def test_refused(
     async def judge(_: Any) -> str:
         raise AssertionError
 
-    with pytest.raises(UsageError, match="speaks no API"):
+    with pytest.raises(UsageError, match="speaks no decision-model API"):
         resolve(JudgeSettings("mine", api="systemone", function=judge))
     luna = ("-m", "openai/gpt-6-luna", "--api", "decisions")
     done = ruler("batch", "submit", "in.jsonl", *luna, OPENAI_API_KEY=KEY)
     assert done.returncode == 2
-    assert "is a decision model, which no batch API asks" in done.stderr
+    assert "is a decision model, which no batch API serves" in done.stderr
 
 
 def test_pictures() -> None:

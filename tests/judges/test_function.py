@@ -226,9 +226,9 @@ class UntoldError(Exception):
         (
             None,
             RefusedError,
-            "the judge's function returned NoneType, and no text",
+            "the judge's function returned NoneType, not text",
         ),
-        (5, RefusedError, "the judge's function returned int, and no text"),
+        (5, RefusedError, "the judge's function returned int, not text"),
         (
             {"scores": {1}},
             RefusedError,

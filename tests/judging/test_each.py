@@ -98,7 +98,7 @@ def test_no_probability(
     A reply whose words are neither Yes nor No, or too few, is asked for three times; then on request alone.
     """
     rows = (
-        ("no-logprobs", 3, "tells no probabilities of its words"),
+        ("no-logprobs", 3, "returns no probabilities of its words"),
         ("logprobs-refused", 3, "'logprobs' is not supported"),
         ("top-1", 1, "No is not among the first words that it lists (1)"),
         ("maybe", 1, "neither Yes nor No, but “Maybe” (99%)"),
@@ -143,7 +143,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("--set adaptive=true --passes 2", "has no meaning"),
     ("--group-size 5", "--group-size: has no meaning"),
     ("--set min_passes=2", "--set min_passes: has no meaning"),
-    ("-m offline", "judge offline: has no probabilities of words"),
+    ("-m offline", "judge offline: returns no probabilities of words"),
     (
         "-m offline --ask group --set question=Why?",
         "--set question: is put to no judge",
@@ -166,7 +166,7 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     for command in (("submit", source), ("export", source, "r.jsonl")):
         run = ruler("batch", *command, *claude, ANTHROPIC_API_KEY="k")
         assert run.returncode == 2
-        assert "has no probabilities of words" in run.stderr
+        assert "returns no probabilities of words" in run.stderr
     way: tuple[str, ...] = (
         "-m",
         "mistral/well",
@@ -178,7 +178,7 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     way += ("--api-base", server.base)
     run = ruler("score", source, "out.jsonl", *way, MISTRAL_API_KEY="k")
     assert run.returncode == 3
-    assert "tells no probabilities of its words (`logprobs`)" in run.stderr
+    assert "returns no probabilities of its words (`logprobs`)" in run.stderr
     assert server.requests() == []
 
 
@@ -201,7 +201,7 @@ def test_two_kinds(
     options = ("--rubric", json.dumps(rubric))
     run = ruler("score", source, "criteria.jsonl", *panel, *options)
     assert (
-        "--set standardize=true brings them to one scale at the end"
+        "use --set standardize=true to bring them to one scale at the end"
         in run.stderr
     )
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:

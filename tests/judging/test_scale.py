@@ -91,7 +91,7 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert (summary["other_scale"], summary["exit_code"]) == (1, 1)
     done = ruler(*command, "-m", "hosted_vllm/ten")
     assert done.returncode == 0
-    assert done.stderr.count("hosted_vllm/ten stays on another scale") == 1
+    assert done.stderr.count("hosted_vllm/ten keeps to a scale other") == 1
 
 
 def test_written_before(staged: Callable[..., Stage]) -> None:

@@ -142,7 +142,7 @@ def test_many_or_none(ledger: Ledger) -> None:
     again = CallError("transport", "busy", "call")
     with pytest.raises(ValueError, match="not a call that failed for good"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
-    ledger._own.connection.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
+    ledger._written.connection.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
                             "BEGIN SELECT raise(ABORT, 'full'); END")  # fmt: skip
     with pytest.raises(OutputError, match="full"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "bad", reply())])
@@ -338,7 +338,7 @@ def test_wrong_file(tmp_path: Path) -> None:
             Ledger(path)
         if name in ("folder", "text", "foreign"):
             with pytest.raises(
-                UsageError, match=f"{name}: .*{says}.*; correct the --ledger"
+                UsageError, match=f"{name}: .*{says}.*; correct --ledger"
             ):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
@@ -346,8 +346,10 @@ def test_wrong_file(tmp_path: Path) -> None:
 
 def test_full_disk(ledger: Ledger) -> None:
     """A reply that cannot be stored is an error with the path, never silence."""
-    (pages,) = ledger._own.connection.execute("PRAGMA page_count").fetchone()
-    ledger._own.connection.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = ledger._written.connection.execute(
+        "PRAGMA page_count"
+    ).fetchone()
+    ledger._written.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(
         OutputError,
         match=r"ledger.sqlite.*full; .*--ledger none",
@@ -436,9 +438,9 @@ def test_several_processes(path: Path) -> None:
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
     """While another process writes, a reply waits in a thread; it is stored even if the run stops."""
-    assert ledger._own.connection.execute("PRAGMA busy_timeout").fetchone() == (
-        0,
-    )
+    assert ledger._written.connection.execute(
+        "PRAGMA busy_timeout"
+    ).fetchone() == (0,)
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
@@ -739,7 +741,7 @@ def test_bad_pages(tmp_path: Path) -> None:
     with Ledger(path) as ledger, pytest.raises(OutputError) as error:
         ledger.stats()
     assert (
-        "`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still has"
+        "`sqlite3 FILE .recover | sqlite3 NEW` saves what a damaged one still holds"
         in str(error.value)
     )
     assert "--ledger PATH" in str(error.value)

@@ -273,9 +273,9 @@ def test_outage_without_end(error: CallError, longest: float) -> None:
         await together(caller, numbered(2 * DISTINCT))
         reason = str(caller.gate.stop_signal.reason)
         assert reason.startswith(
-            "run again later: the judge has answered no call for "
+            "run again later: the judge has not answered a call for "
         )
-        assert reason.endswith(f"; the last time: {error.reason}")
+        assert reason.endswith(f"; the last error: {error.reason}")
         return anyio.current_time()
 
     assert OUTAGE <= called(judge, work, limit=2 * DISTINCT) < 2 * OUTAGE

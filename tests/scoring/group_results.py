@@ -60,7 +60,7 @@ def group_result(*replies: PassScores | FailedCall, **more: Any) -> GroupResult:
         "pass_scores": pass_scores,
         "failed_calls": tuple(s for s in replies if isinstance(s, FailedCall)),
     } | more
-    fields.setdefault("faults", ("",) * len(fields["owner"]))
+    fields.setdefault("reasons", ("",) * len(fields["owner"]))
     return GroupResult(**fields)
 
 
@@ -83,7 +83,7 @@ def groups(
         *replies,
         size=n,
         owner=tuple(owner),
-        faults=tuple(
+        reasons=tuple(
             "no messages" if rollout is None else "" for rollout in owner
         ),
         sizes=tuple(

@@ -101,7 +101,7 @@ def test_contradictions_of_outcomes_are_counted() -> None:
     two = group_result(
         one_pass([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
-        faults=("", "no messages", "", ""),
+        reasons=("", "no messages", "", ""),
         outcomes=(True, True, False, None),
     )
     figures = run(row, two, order_by_outcome=True)

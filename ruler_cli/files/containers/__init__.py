@@ -29,7 +29,7 @@ _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
 
 Fits = Callable[[Line], bool | None]
-"""Tells if a record is of the format; None: it is not a JSON object."""
+"""Returns whether a record is of the format; None: it is not a JSON object."""
 
 
 class Writer(ABC):
@@ -53,7 +53,7 @@ class Writer(ABC):
         self.source = source
 
     def begin(self, ruler: Path, on_failure: OnFailure) -> None:  # noqa: B027 - few refuse
-        """Take the path of an annotation; UsageError for what can only fail, before anything is sent."""
+        """Take the path of an annotation; UsageError, before anything is sent, if writing can only fail."""
 
     @abstractmethod
     def put(
@@ -70,11 +70,11 @@ class Writer(ABC):
 class Container(ABC):
     """An INPUT that is open.
 
-    `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe. `fd` is
-    the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`.
-    `form` is that of an OUTPUT that may take its place, see `Writer`. `may_hold_events`: its records may be events.
-    `takes_path`: it follows the user's path of the records itself. `log` has the bytes of an Inspect log, which
-    inspect_ai can write with scores.
+    `unit` is the noun for a record's place in messages. `once`: records come one time, from a pipe. `fd` is the
+    descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`. `form` is that of an
+    OUTPUT that may take its place, see `Writer`. `may_hold_events`: its records may be events. `takes_path`: it follows
+    the user's path of the records itself. `log` has the bytes of an Inspect log, which inspect_ai can write with
+    scores.
     """
 
     unit = "line"
@@ -91,7 +91,7 @@ class Container(ABC):
         name: str,
         most: int = MAX_BYTES,
     ) -> None:
-        """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""
+        """`name` names the input in messages; a record of more than `most` bytes is not held."""
         self.name = name
         self.most = most
 
@@ -101,7 +101,7 @@ class Container(ABC):
         return ""
 
     def tasks(self) -> dict[str, str]:
-        """Return, after all records of several files were read, file name → its task; empty if unknown."""
+        """Return file name → its task, after all records of several files were read; empty if unknown."""
         return {}
 
     @abstractmethod
@@ -119,12 +119,12 @@ class Container(ABC):
     ) -> list[str]:
         """Leave out the files that hold no record of the format, and return a sentence for each.
 
-        `on_problem` gets what is damaged.
+        `on_problem` gets the damaged files.
         """
         return []
 
     def place(self, number: int) -> str:
-        """Return the name of a record's place in sentences, if it is not the number of its line."""
+        """Return the name of a record's place in messages, if that is not the number of its line."""
         return "" if self.unit == "line" else f"{self.unit} {number}"
 
     def line(
@@ -155,7 +155,7 @@ class Container(ABC):
         )
 
     def where(self, number: int) -> str:
-        """Return a sentence's name for the record with this number."""
+        """Return the name, for messages, of the record with this number."""
         return self.line(
             number,
             0,
@@ -163,7 +163,7 @@ class Container(ABC):
         ).where
 
     def warnings(self) -> list[str]:
-        """Sentences on what is not read of it, and should be known."""
+        """Warnings on parts of the container that are not read."""
         return []
 
 

@@ -33,7 +33,7 @@ _JSON = re.compile(rb'\s*[\[{]\s*["\[{\]}\d-]')
 
 @dataclass(slots=True)
 class _Row:
-    """A row: its first line, the bytes that are held of it, its cells, its size, and why it cannot be read."""
+    """A row: its first line, the bytes held of it, its cells, its size, and the reason why it cannot be read."""
 
     line: int
     raw: bytearray
@@ -53,10 +53,10 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
             row.size += len(piece)
             if row.size <= most:
                 row.raw += piece
-                # bytes that are no UTF-8 become characters that no JSON holds
+                # bytes that are not UTF-8 become characters that JSON cannot hold
                 yield piece.decode("utf-8", "surrogateescape")
                 continue
-            # what is not held only shows where the row ends
+            # the part that is not held only shows where the row ends
             quotes += piece.count(b'"')
             if piece.endswith(b"\n"):
                 yield '"' * (quotes % 2)
@@ -73,7 +73,7 @@ def _rows(text: BinaryIO, delimiter: str, most: int) -> Iterator[_Row]:
             ended = True
         except csv.Error as error:  # its bytes are a row without cells
             if str(error) == "unexpected end of data":
-                row.error = "opens a quote that nothing closes, up to the end"
+                row.error = "opens a quote that is never closed"
         if row.raw.strip(b"\r\n" + delimiter.encode()) or row.size > most:
             yield row
 
@@ -136,9 +136,9 @@ class CsvTable(Container):
 
 
 def _names(head: bytes, delimiter: str) -> list[str]:
-    """Return the names in the first row of a text that begins so; [] if this may be no table.
+    """Return the names in the first row of a text; [] if the text may be something else than a table.
 
-    A column without a name, as the index that pandas writes, is named by its number. A name that comes again gets one,
+    A column without a name, as the index that pandas writes, is named by its number. A repeated name gets a number,
     too: `Status 2`.
     """
     rows = list(

@@ -61,7 +61,7 @@ class MultiFileContainer(Container):
 
 
 def _left_out(sentences: Sequence[str]) -> list[str]:
-    """Return the first sentences on files that are left out, and the number of the others."""
+    """Return the first warnings on files that are left out, and the number of the others."""
     notes = [f"{sentence}: left out" for sentence in sentences[:_MAX_NOTES]]
     more = len(sentences) - _MAX_NOTES
     return [*notes, f"… and {more} more files: left out"] if more > 0 else notes
@@ -78,7 +78,7 @@ class Directory(MultiFileContainer):
         listing: Listing,
         open_container: Callable[..., Container],
     ) -> None:
-        """Take the files of a listing, and what opens each of them."""
+        """Take the files of a listing, and the function that opens each of them."""
         super().__init__(source, listing)
         self._open = open_container
         self._source = source
@@ -216,7 +216,7 @@ class Directory(MultiFileContainer):
             start += scan.count
 
     def _read(self, scan: _FileScan) -> Iterator[Line]:
-        """Yield the records of a file, and note how many they are."""
+        """Yield the records of a file, and count them."""
         with ExitStack() as stack:
             file = self._open_file(scan.name, stack)
             scan.unit = file.unit

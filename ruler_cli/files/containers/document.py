@@ -149,8 +149,8 @@ class Document(Container):
             lines = "".join(shape.steps).replace("{}.value", "[]")
             lines = lines.replace("{}", " | to_entries[]").removeprefix(".")
             raise UsageError(
-                f"is one JSON document of more than {source.most >> 20:,} MiB, which is not read whole",
-                f"make lines of it: jq -c '.{lines}' {source.name} > lines.jsonl",
+                f"is one JSON document of more than {source.most >> 20:,} MiB, too large to read whole",
+                f"convert it to lines: jq -c '.{lines}' {source.name} > lines.jsonl",
                 place=source.name,
             )
         return None if shape is None else cls(source, shape)

@@ -131,7 +131,7 @@ class HarborJob(MultiFileContainer):
 
 
 def find_trials(names: Sequence[str]) -> list[str]:
-    """Return the directories of the trials among files; none if this is no Harbor job.
+    """Return the directories of the trials among files; none if this is not a Harbor job.
 
     Each has a result, as a job has, too. One whose environment failed has no file of an agent.
     """

@@ -16,7 +16,7 @@ from ruler_cli.types import Line
 class InnerRecords(Container):
     """All values to which a path leads in each line of a container, numbered through.
 
-    A line that is damaged, or in which the path leads nowhere, is one that cannot be read.
+    A line that is damaged, or in which the path leads nowhere, cannot be read.
     """
 
     unit = "record"
@@ -54,7 +54,7 @@ class InnerRecords(Container):
                 yield self.line(number, line.offset + offset, raw)
 
     def _inside(self, line: Line) -> list[tuple[int, bytes]]:
-        """Return the records of a line; UnreadableError says why there are none."""
+        """Return the records of a line; UnreadableError with the reason if there are none."""
         raw = line.raw
         if line.skipped:
             raise UnreadableError(too_large(line.skipped))

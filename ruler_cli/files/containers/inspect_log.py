@@ -1,4 +1,4 @@
-"""Inspect's log: samples of an `.eval` archive, and annotated samples → a log that inspect_ai writes.
+"""Inspect's log: samples of an `.eval` archive, and annotated samples → a log, written by inspect_ai.
 
 An `.eval` log is a zip archive with a member `samples/NAME.json` for each sample, compressed with Zstandard
 (method 93) or, in old logs, deflate. A `.json` log is a document.
@@ -61,7 +61,7 @@ SampleKey = tuple[str, str]
 _SCORER = "ruler"
 _JUDGE_FAILED = ("reply", "refused")
 """Kinds of failure that are the grader's in Inspect's words; by any other the scoring itself failed."""
-_USE_LINES = "name OUTPUT .jsonl"
+_USE_LINES = "give OUTPUT a name that ends in .jsonl"
 
 
 class InspectLogWriter(Writer):
@@ -84,7 +84,7 @@ class InspectLogWriter(Writer):
         )
         if source is None or source.log is None:
             raise UsageError(
-                "only the scores of an Inspect log are written as .eval",
+                "is written only with an Inspect log as INPUT",
                 _USE_LINES,
                 place=name,
             )
@@ -107,7 +107,7 @@ class InspectLogWriter(Writer):
         ruler: JsonPath,
         on_failure: OnFailure,
     ) -> None:
-        """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
+        """Learn where a sample's annotation stands; UsageError if the user wants failed samples left out."""
         if on_failure == "drop":
             raise UsageError(
                 f"the log {self.name} keeps all samples",

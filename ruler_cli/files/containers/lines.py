@@ -46,7 +46,7 @@ class JsonLines(Container):
 
     @classmethod
     def open(cls, source: Source) -> Self:
-        """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
+        """Open any text; a pipe that may hold events is kept, since a rollout ends with its last event."""
         events = source.events
         if source.once and (
             source.keep or (events and events.begin(source.first_line))

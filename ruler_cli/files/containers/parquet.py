@@ -44,7 +44,7 @@ class Parquet(Container):
         stream: BinaryIO,
         most: int = MAX_BYTES,
     ) -> None:
-        """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
+        """`stream` is seekable, stays open, and has no other reader; UsageError if it is not a Parquet file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

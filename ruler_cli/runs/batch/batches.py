@@ -69,7 +69,7 @@ class BatchCostError(RulerError):
 
 
 class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
-    """It is unknown if a batch exists at its provider.
+    """A batch may or may not exist at its provider.
 
     Each of `candidates`, ids at the provider, may be it, and it may still appear within `seconds_left`.
     """
@@ -83,7 +83,7 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
         problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
             names = ", ".join(candidates[:3])
-            problem = f"may be {names}; this is certain once that has ended"
+            problem = f"may be {names}; it is certain once that has ended"
         super().__init__(problem, place=f"batch {batch.tag}")
 
 
@@ -134,10 +134,10 @@ class _Outbox:
     def add(self, key: bytes, request: Request, stack: ExitStack) -> None:
         """Add a request; `stack` closes its batch."""
         line = self._line(key, request)
-        room = self.provider.most_bytes - _OVERHEAD - len(line)
+        space = self.provider.most_bytes - _OVERHEAD - len(line)
         most = self.provider.most_requests
         batch = self.batches[-1] if self.batches else None
-        if not batch or batch.lines.size > room or len(batch.keys) == most:
+        if not batch or batch.lines.size > space or len(batch.keys) == most:
             model = replace(model_of(self.judge), price=self.price)
             estimate = JudgeEstimate(self.judge.model, model, self.judge.params)
             batch = _PendingBatch(stack.enter_context(Scratch()), estimate)
@@ -295,7 +295,7 @@ class Batches:
                         batch = await self._find(batch, give_up=False)
                     elif cancel:
                         raise RulerError(
-                            "is being submitted by another command; stop that first",
+                            "is being submitted by another command; stop that command first",
                             place=f"batch {batch.tag}",
                         )
             if batch.state != "submitted" or batch.remote is None:
@@ -391,7 +391,7 @@ class Batches:
             reasons.append(f"{row.where} {row.reason}")
         if missing > 0:
             reasons.append(
-                f"{missing} rows of its provider's count are missing"
+                f"{missing} of the rows that its provider counts are missing"
             )
         for sentence in reasons:
             self.observer.warn(f"batch {batch.tag}: {sentence}")
@@ -435,8 +435,8 @@ class Batches:
         max_cost = settings.pool.max_cost
         if max_cost is not None and high > max_cost:
             raise BatchCostError(
-                f"{requests} requests may cost up to ${high:.2f} at batch price",
-                "nothing was submitted; allow that, or submit a part of INPUT",
+                f"{requests} requests may cost up to ${high:.2f} at the batch price",
+                "nothing was submitted; raise the cap, or submit a part of INPUT",
                 place=f"--max-cost {max_cost:g}",
             )
         return SubmitResult(missing, [], out)

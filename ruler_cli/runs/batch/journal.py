@@ -169,11 +169,11 @@ class Journal(AbstractContextManager["Journal"]):
         submitted from one that a crash left behind. OutputError if the file system has no locks.
         """
         # without a lock two submissions may both pay
-        way_out = "use --ledger for a ledger on another disk"
+        remedy = "use --ledger for a ledger on another disk"
         place = str(self._lock)
         mine = True
         with ExitStack() as stack:
-            with system_errors("locked", OutputError, way_out, place=place):
+            with system_errors("locked", OutputError, remedy, place=place):
                 self._lock.touch(0o600)
                 lock = stack.enter_context(self._lock.open("a"))
                 try:

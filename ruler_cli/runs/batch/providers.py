@@ -48,10 +48,10 @@ _READ_TIMEOUT = 60.0
 _DEADLINE = 3600.0
 """Seconds for all of a request, which may have a file of 200 MB."""
 _RUN_LATER = "run again later"
-_FOUND = "if there is a batch now, the next `ruler batch` command finds it"
+_RECOVERED = "if there is a batch now, the next `ruler batch` command finds it"
 _ABSENT = (
-    "check --api-base and the key; an endpoint without a batch API answers the file of `ruler batch export`, "
-    "and a batch that is gone is given up with `ruler batch cancel --forget NAME`"
+    "check --api-base and the key; use `ruler batch export` for an endpoint without a batch API, "
+    "and give up a batch that is gone with `ruler batch cancel --forget NAME`"
 )
 _UNSENT = words_of(
     "ConnectError ConnectTimeout InvalidURL ProxyError UnsupportedProtocol"
@@ -292,11 +292,13 @@ class Provider:
             async with asyncio.timeout(_DEADLINE):
                 return read(await call(*values, **options))
         except (self.sdk.APIError, TimeoutError) as caught:
-            error = self._error_of(caught, _RUN_LATER if retries else _FOUND)
+            error = self._error_of(
+                caught, _RUN_LATER if retries else _RECOVERED
+            )
         except (AttributeError, TypeError, ValueError):
             # it could hide a batch that is billed
             error = UnclearError(
-                "its answer is not a batch API's",
+                "its answer is not that of a batch API",
                 "check --api-base",
                 place=self.name,
             )

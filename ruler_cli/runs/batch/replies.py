@@ -94,10 +94,10 @@ class RejectedRow(NamedTuple):
 class ImportResult:
     """Counts of an import of `rows` rows.
 
-    `new` answers were added, `repeated` are answers to requests that had one. `foreign` rows have a custom_id
-    that is not ours, `unreadable` rows are no replies; `rejected` lists the first of both. `failed` counts the
-    requests that failed for good, by kind, `again` those to send again, by reason. `messages` holds the first
-    sentence of each kind or reason.
+    `new` answers were added, `repeated` are answers to requests that had one. `foreign` rows have a custom_id that is
+    not ours, `unreadable` rows are not replies; `rejected` lists the first of both. `failed` counts the requests that
+    failed for good, by kind, `again` those to send again, by reason. `messages` holds the first sentence of each kind
+    or reason.
     """
 
     rows: int = 0
@@ -215,7 +215,7 @@ def reply_files(replies: Iterable[str]) -> list[Location]:
 
 
 def read_row(line: bytes | str) -> ReplyRow:
-    """Parse one line, without its LF; UnreadableError if it is no row, or is the reason why."""
+    """Parse one line, without its LF; UnreadableError if it is not a row, or is the reason why."""
     if isinstance(line, str):
         raise UnreadableError(line)
     try:
@@ -224,7 +224,7 @@ def read_row(line: bytes | str) -> ReplyRow:
         except orjson.JSONDecodeError:
             row = json.loads(line)  # NaN, as Python writes it
     except (ValueError, RecursionError):
-        raise UnreadableError("is cut off or no JSON") from None
+        raise UnreadableError("is cut off, or not JSON") from None
     if not isinstance(row, Mapping):
         raise UnreadableError("is not a JSON object")
     name = row.get("custom_id")

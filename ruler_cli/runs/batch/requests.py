@@ -87,7 +87,7 @@ def request_line(judge: JudgeSettings) -> Line:
     """
     if headers_of(judge.params) or judge.params.get("extra_query"):
         raise UsageError(
-            "has further headers or a query, for which a batch has no place",
+            "has further headers or a query, which a batch cannot carry",
             "leave them out",
             place=f"judge {judge.label}",
         )
@@ -142,7 +142,7 @@ def names_for(name: str, judges: int) -> list[str]:
         return [name]
     if name == "-":
         raise UsageError(
-            "a request file has one model",
+            "a request file is for one model",
             "use a file name, or one judge",
             place=name,
         )
@@ -203,11 +203,11 @@ async def find_missing(
     for judge in settings.judges:
         if judge.typed:
             raise UsageError(
-                "is a decision model, which no batch API asks",
+                "is a decision model, which no batch API serves",
                 "leave it out, or score without a batch",
                 place=f"judge {judge.label}",
             )
-    # a group that lacks replies is no failure here, and no score waits for the last group
+    # a group that lacks replies is not a failure here, and no score waits for the last group
     settings = replace(
         settings,
         max_failures=MaxFailures(100, percent=True),
