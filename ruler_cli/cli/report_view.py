@@ -67,7 +67,9 @@ class RunView:
         made_by = compact(figures["made_by"], _TEXT)
         return {
             "found": self.reading.files[0].input.found(),
-            "figures": compact({**figures, "made_by": None}),
+            "figures": compact(
+                {**figures, "made_by": None, "against_people": None}
+            ),
             "made_by": made_by | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
             "worst": compact(self.reading.worst_as_json()),
@@ -151,14 +153,16 @@ class ComparisonView:
     ) -> None:
         """Write the page to the terminal."""
         figures = self.figures
+        terminal.show(Text(sentences.verdict(figures), TITLE))
         if opening := sentences.opening(figures):
-            terminal.show(Text(opening, TITLE), "")
+            terminal.show(opening)
         terminal.show(
+            "",
             _sides(
                 self._of_files(),
                 "",
                 terminal,
-            )
+            ),
         )
         both = f"{count(figures['rollouts'], 'rollout')} scored by both"
         compared = f"compared: {count(figures['groups'], 'group')}, {both}"
@@ -240,6 +244,9 @@ class ComparisonView:
             if number:
                 words.append(f"{count(number, 'group')} {what}")
         yield "not compared", ", ".join(words)
+        if unlike := paired["labels_differ"]:
+            rollouts = f"{count(unlike, 'rollout')} with different rewards"
+            yield "rewards", f"{rollouts} in A and B: not in the accuracy"
 
 
 View = RunView | ComparisonView

@@ -72,13 +72,14 @@ class DigestedGroup(NamedTuple):
 class ComparedGroup:
     """A group of both files with the judges' own scores, its rollouts in the order of the first file.
 
-    `number` and `kept` are those of the first file.
+    `number` and `kept` are those of the first file. `unlike` counts rollouts with different labels in both files.
     """
 
     number: int
     first: GroupRecord
     second: GroupRecord
     kept: Any = None
+    unlike: int = 0
 
     @cached_property
     def common_scores(self) -> dict[int, tuple[float, float]]:
@@ -203,8 +204,9 @@ def pair_groups(
 def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order.
 
-    A rollout with a label in one file has it in both.
+    A rollout with a label in one file has it in both; one with different labels has none.
     """
+    unlike = 0
     by_digest = defaultdict[bytes, deque[RolloutRecord]](deque)
     for digest, b in zip(second.digests, second.group.rollouts, strict=True):
         by_digest[digest].append(b)
@@ -216,6 +218,9 @@ def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
     ):
         b = by_digest[digest].popleft()
         label = b.label if a.label is None else a.label
+        if b.label not in (None, label):
+            label = None
+            unlike += 1
         for rollouts, rollout in zip(
             sides,
             (a, b),
@@ -235,6 +240,7 @@ def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
         replace(first.group, rollouts=tuple(sides[0])),
         replace(second.group, rollouts=tuple(sides[1])),
         first.kept,
+        unlike,
     )
 
 
@@ -295,6 +301,7 @@ class Comparison:
         if group.order["against"] > 0 or "distance" in group.reasons:
             self._differing.add(group.rank, group)
         self._counts["paired"] += 1
+        self._counts["unlike"] += group.unlike
         if not group.common_scores:
             return
         self._counts["groups"] += 1
@@ -338,7 +345,11 @@ class Comparison:
         same_order = 1 - self._order["against"] / pairs if pairs else None
         return {
             "files": [{"figures": file.figures(lookup)} for file in files],
-            "paired": {"groups": counts["paired"], "alone": self._left_out},
+            "paired": {
+                "groups": counts["paired"],
+                "alone": self._left_out,
+                "labels_differ": counts["unlike"],
+            },
             "groups": counts["groups"],
             "rollouts": len(both),
             "means": [fmean(scores) for scores in self._scores],
