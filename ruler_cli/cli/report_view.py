@@ -203,7 +203,7 @@ class ComparisonView:
     def _of_scores(self) -> Iterator[_Sides]:
         """Yield rows about the scores that can be compared."""
         for name, key in (("mean score", "means"), ("spread (sd)", "spreads")):
-            a, b = (given(value, "{:.3f}") for value in self.figures[key])
+            a, b = (given(value, "{:z.3f}") for value in self.figures[key])
             yield name, a, b, ""
         tied = self.figures["tied"]
         if any(tied):
@@ -298,7 +298,7 @@ def _criteria(
     for criterion in criteria:
         row = [shorten(criterion["name"], _LONGEST), str(criterion["rollouts"])]
         for name in _OF_CRITERION:
-            row.append(given(criterion[name], "{:.2f}"))
+            row.append(given(criterion[name], "{:z.2f}"))
         rows.append(row)
     return terminal.numbers(heads, rows)
 

@@ -178,7 +178,7 @@ class ScoredFiles:
             print_note(
                 f"{groups} with the rollouts of another one, not counted again"
             )
-        agreement = measure.agreement()
+        agreement: Agreement = measure.agreement()
         left = []
         for group, *rollouts in measure.left:
             label = f"label of {' and '.join(rollouts)} in group {group!r}"

@@ -47,8 +47,8 @@ LOW = 0.5
 """The middle of the scale, and a reliability below which differences are more noise than signal."""
 _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
-_BIASED = 0.01
-"""A mean shift of scores that is worth an option."""
+_SHOWN, _BIASED = 0.0005, 0.01
+"""A difference that three decimals show, and a mean shift of scores that is worth an option."""
 
 _NOTES = """
 {0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
@@ -160,7 +160,7 @@ def facts(figures: ReportFigures) -> list[Fact]:
 
 def of_scores(figures: ReportFigures) -> Iterator[Fact]:
     """Yield averages, the agreement with the original reward, and all that the file tells about its judge."""
-    yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
+    yield "mean score", given(figures["scores"]["mean"], "{:z.2f}")
     yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
     against = figures["against_label"]
     if against["agreement"] is not None:
@@ -417,9 +417,9 @@ def length_bias(trend: _Json) -> str:
     slope = trend["slope"]
     error = trend["error"]
     correlation = trend["correlation"]
-    if trend["groups"] < FEW or abs(slope) <= SURE * error:
+    if trend["groups"] < FEW or abs(slope) < max(SURE * error, _SHOWN):
         return ""
-    return f"twice as long scores {slope:+.3f} ± {error:.3f} (correlation {correlation:+.2f})"
+    return f"twice as long scores {slope:+z.3f} ± {error:.3f} (correlation {correlation:+z.2f})"
 
 
 def reliability(values: _Json) -> str:
@@ -548,6 +548,6 @@ def _first_line(summary: Summary) -> str:
         spent = _joined(calls, f"{short(tokens)} tokens" if tokens else "")
         cost = f"cost unknown ({spent})"
     states = {"tied": summary.tied, "failed": sum(summary.failed.values())}
-    parts = (given(mean, "mean {:.2f}"), listed(states), cost)
+    parts = (given(mean, "mean {:z.2f}"), listed(states), cost)
     scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
     return f"{scored}: {_joined(*parts)}"

@@ -98,7 +98,7 @@ def number_in(
     """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
     if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
         return None  # NaN is within no bounds
-    rounded = round(float(value), _READ)
+    rounded = round(float(value), _READ) + 0.0
     return rounded if least <= rounded <= most else None
 
 

@@ -109,7 +109,7 @@ def compact(
     if isinstance(value, str):
         return shorten(value, longest)
     if isinstance(value, float):
-        return round(value, _DECIMALS)
+        return round(value, _DECIMALS) + 0.0
     if isinstance(value, dict):
         return {
             shorten(name, longest): compact(item, longest)
