@@ -192,9 +192,10 @@ def _of_people(page: Agreement) -> Iterator[Fact]:
     yield "labels", f"{', '.join(page['labels']['files'])}: {pairs}"
     yield "not counted", not_counted
     people = page["label_files"]
-    by = []
-    for name, number in people["by"].items():
-        by.append(f"{shorten(name or '(no name)', _NAME)} {number}")
+    by = [
+        f"{shorten(name or '(no name)', _NAME)} {number}"
+        for name, number in people["by"].items()
+    ]
     if people["people"] > len(by):
         by.append(f"{people['people'] - len(by)} more people")
     shared = ""

@@ -239,10 +239,11 @@ class ComparisonView:
             "only in B": in_b,
             "without scores of both": paired["groups"] - figures["groups"],
         }
-        words = []
-        for what, number in left_out.items():
-            if number:
-                words.append(f"{count(number, 'group')} {what}")
+        words = [
+            f"{count(number, 'group')} {what}"
+            for what, number in left_out.items()
+            if number
+        ]
         yield "not compared", ", ".join(words)
         if unlike := paired["labels_differ"]:
             rollouts = f"{count(unlike, 'rollout')} with different rewards"
@@ -260,17 +261,9 @@ def view_of(
     figures: Any,
 ) -> View:
     """Return the view of one file, or of two."""
-    if isinstance(reading, Comparison):
-        return ComparisonView(
-            reading,
-            sources,
-            figures,
-        )
-    return RunView(
-        reading,
-        sources,
-        figures,
-    )
+    two = isinstance(reading, Comparison)
+    view = ComparisonView if two else RunView
+    return view(reading, sources, figures)
 
 
 def _differing(group: ComparedGroup) -> dict[str, Any]:
@@ -332,8 +325,7 @@ def _sides(
     columns = [Column(style=MUTED, no_wrap=True)]
     for head in ("A", "B", difference):
         columns.append(Column(head, overflow="fold"))
-    cells = []
-    for name, a, b, more in rows:
-        if a or b:
-            cells.append((name, a or "-", b or "-", more))
+    cells = [
+        (name, a or "-", b or "-", more) for name, a, b, more in rows if a or b
+    ]
     return terminal.table(columns, cells)

@@ -274,9 +274,10 @@ def _plain(text: str) -> str:
         for judge in json.loads(text):
             name = judge.pop("judge")
             judge.pop("model", None)
-            params = []
-            for key, value in (judge.pop("params") | judge).items():
-                params.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
+            params = [
+                f"{key}={json.dumps(value, ensure_ascii=False)}"
+                for key, value in (judge.pop("params") | judge).items()
+            ]
             if params:
                 judges.append(f"{name}: {', '.join(params)}")
         return "; ".join(judges)
@@ -516,9 +517,10 @@ def summary_lines(
 def _figures_of(summary: Summary) -> ReportFigures:
     """Return the figures of a run about its judge as a scored file has them."""
     figures = summary.figures or BatchFigures()
-    bins = []
-    for tenth, number in enumerate(figures.reliability, 1):
-        bins.append({"to": tenth / 10, "n": number})
+    bins = [
+        {"to": tenth / 10, "n": number}
+        for tenth, number in enumerate(figures.reliability, 1)
+    ]
     groups = figures.slot_groups
     return {
         "groups": asdict(summary),

@@ -290,9 +290,9 @@ class TrendView:
             mark = " !" if step.step in drifting else ""
             columns["step"].append(_number(step.step) + mark)
         for head, (group, name, form) in _MEASURES.items():
-            values = []
-            for step in self._json["steps"]:
-                values.append((step[group] or {}).get(name))
+            values = [
+                (step[group] or {}).get(name) for step in self._json["steps"]
+            ]
             if any(isinstance(value, float) or value for value in values):
                 columns[head] = [
                     "–" if value is None else form(value) for value in values

@@ -89,10 +89,11 @@ class Selector:
         conditions = self._choice.conditions
         if not all(condition.holds(scored) for condition in conditions):
             return None
-        taken = []
-        for rollout in scored.rollouts:
-            if all(c.holds_for_rollout(rollout) for c in conditions):
-                taken.append(rollout)
+        taken = [
+            rollout
+            for rollout in scored.rollouts
+            if all(c.holds_for_rollout(rollout) for c in conditions)
+        ]
         if keep or any(condition.name == "score" for condition in conditions):
             self.counts["unscored"] += not scored.scores
             taken = [rollout for rollout in taken if rollout.score is not None]

@@ -332,13 +332,7 @@ class Comparison:
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self._agreement.agreement()
-        both = [
-            *zip(
-                a_scores,
-                b_scores,
-                strict=True,
-            )
-        ]
+        both = [*zip(a_scores, b_scores, strict=True)]
         distances = [abs(a - b) for a, b in both]
         files = [file.figures for file in self.files]
         pairs = self._order["pairs"]

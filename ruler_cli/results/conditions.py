@@ -29,16 +29,7 @@ FIGURES: dict[str, Callable[[GroupRecord], float | None]] = {
 """The figures of a group that a range can name; a group may have none."""
 _SHARES = ("reliability", "disagreement")
 """Figures from 0 to 1."""
-_ENDS = {
-    **dict(
-        zip(
-            ENDINGS,
-            ENDINGS,
-            strict=True,
-        )
-    ),
-    "finished": "",
-}
+_ENDS = {**{name: name for name in ENDINGS}, "finished": ""}
 """Endings of a rollout, by the names of conditions."""
 CRITERIA = "criteria."
 """The beginning of a condition about a criterion; its name follows."""

@@ -200,12 +200,11 @@ class Run:
 
     def worst_as_json(self) -> list[Json]:
         """Return the worst groups as JSON, without the rollouts."""
-        listed = []
-        for group in self.worst():
-            row = {
+        return [
+            {
                 "why": group.why,
                 "ordinal": group.number,
                 "group": group.as_json(),
             }
-            listed.append(row)
-        return listed
+            for group in self.worst()
+        ]

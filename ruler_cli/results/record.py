@@ -153,16 +153,15 @@ def _names(value: Any) -> Sequence[str]:
 
 
 def _judge_scores(value: Any) -> Sequence[Json]:
-    judges = []
-    for item in _list_in(value):
-        if isinstance(item, dict) and item:
-            judge = {
-                "judge": text_in(item.get("judge")),
-                "score": number_in(item.get("score")),
-                "explanation": readable_text(text_in(item.get("explanation"))),
-            }
-            judges.append(judge)
-    return judges
+    return [
+        {
+            "judge": text_in(item.get("judge")),
+            "score": number_in(item.get("score")),
+            "explanation": readable_text(text_in(item.get("explanation"))),
+        }
+        for item in _list_in(value)
+        if isinstance(item, dict) and item
+    ]
 
 
 def _usage(value: Any) -> Json:
@@ -505,10 +504,11 @@ class GroupRecord:
     @cached_property
     def pairs(self) -> Concordance:
         """Pairs of rollouts with different labels, by the judge's order of them."""
-        rows = []
-        for rollout in self.rollouts:
-            if rollout.judge_score is not None and rollout.label is not None:
-                rows.append((rollout.judge_score, rollout.label))
+        rows = [
+            (rollout.judge_score, rollout.label)
+            for rollout in self.rollouts
+            if rollout.judge_score is not None and rollout.label is not None
+        ]
         return concordance(rows)
 
     @property

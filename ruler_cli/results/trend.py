@@ -151,15 +151,14 @@ class TrendStep:
         for name in ("score", "label", "bytes"):
             moment = sums.means[name]
             means[name] = {"mean": moment.mean} if moment.number else None
-        judges = []
-        for judge, moment in sums.judges.items():
-            if moment.number:
-                judges.append(
-                    {
-                        "name": judge,
-                        "mean": moment.mean,
-                    }
-                )
+        judges = [
+            {
+                "name": judge,
+                "mean": moment.mean,
+            }
+            for judge, moment in sums.judges.items()
+            if moment.number
+        ]
         endings = {name: self.file.rollouts[name] for name in ENDINGS}
         return {
             "step": self.step,

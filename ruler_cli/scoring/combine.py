@@ -120,10 +120,11 @@ def combined(
     absolute = single == "score" or any(table.each for table in made.tables)
     one_pass = result.alone and not absolute
     least = 1 if one_pass else how.min_passes
-    counted = list[ScoreTable]()
-    for table in made.tables:
-        if table.passes >= (1 if table.each else least):
-            counted.append(table)
+    counted = [
+        table
+        for table in made.tables
+        if table.passes >= (1 if table.each else least)
+    ]
     if not counted:
         return _error(
             made.tables,
@@ -239,9 +240,10 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
             means = list[float]()
             placed = list[float]()
             for table in tables:
-                values = list[float]()
-                for reply, position in table.shown[distinct]:
-                    values.append(reply.criteria[position][number])
+                values = [
+                    reply.criteria[position][number]
+                    for reply, position in table.shown[distinct]
+                ]
                 means.append(mean(values))
                 if not table.each:
                     placed += values

@@ -40,30 +40,9 @@ def products(rows: Iterable[Sequence[float]]) -> dict[str, float]:
     if not centred:
         return {}
     a, b = centred
-    return {
-        "n": len(a),
-        "aa": fsum(
-            map(
-                mul,
-                a,
-                a,
-            )
-        ),
-        "ab": fsum(
-            map(
-                mul,
-                a,
-                b,
-            )
-        ),
-        "bb": fsum(
-            map(
-                mul,
-                b,
-                b,
-            )
-        ),
-    }
+    pairs = {"aa": (a, a), "ab": (a, b), "bb": (b, b)}
+    sums = {name: fsum(map(mul, *pair)) for name, pair in pairs.items()}
+    return {"n": len(a), **sums}
 
 
 def correlation(sums: Sums) -> float | None:
@@ -440,18 +419,11 @@ class Anova:
         passes = [fsum(column) / n for column in columns]
         grand = fsum(passes) / k
         between = k * fsum((item - grand) ** 2 for item in items)
-        squares = []
-        for column, mean in zip(
-            columns,
-            passes,
-            strict=True,
-        ):
-            for y, item in zip(
-                column,
-                items,
-                strict=True,
-            ):
-                squares.append((y - item - mean + grand) ** 2)
+        squares = [
+            (y - item - mean + grand) ** 2
+            for column, mean in zip(columns, passes, strict=True)
+            for y, item in zip(column, items, strict=True)
+        ]
         return cls(
             between,
             n - 1,

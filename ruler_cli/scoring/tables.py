@@ -105,9 +105,9 @@ def _table(
         fitted = fit(windows, len(result.sizes))
         cells = fitted.adjusted
         means = [score and round(score, _DIGITS) for score in fitted.scores]
-    scores = list[float | None]()
-    for score in means:
-        scores.append(None if score is None else min(1.0, max(0.0, score)))
+    scores = [
+        None if score is None else min(1.0, max(0.0, score)) for score in means
+    ]
     numbers = [
         len(row) for number, row in enumerate(rows) if number not in refused
     ]

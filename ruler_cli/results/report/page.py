@@ -203,10 +203,11 @@ class HtmlFile:
             "ruler": __version__,
         }
         # text of the input is escaped here, or packed
-        facts = []
-        for name, sentence in head["facts"]:
-            if sentence:
-                facts.append(_FACT.format(escape(name), escape(sentence)))
+        facts = [
+            _FACT.format(escape(name), escape(sentence))
+            for name, sentence in head["facts"]
+            if sentence
+        ]
         left_out = head["left_out"]
         values = {
             "name": escape(printable(head["source"], _NAME)),
