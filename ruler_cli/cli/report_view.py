@@ -289,10 +289,9 @@ def _criteria(
     heads = ("criterion", "rollouts", *_OF_CRITERION.values())
     rows = []
     for criterion in criteria:
-        row = [shorten(criterion["name"], _LONGEST), str(criterion["rollouts"])]
-        for name in _OF_CRITERION:
-            row.append(given(criterion[name], "{:z.2f}"))
-        rows.append(row)
+        name = shorten(criterion["name"], _LONGEST)
+        numbers = [given(criterion[key], "{:z.2f}") for key in _OF_CRITERION]
+        rows.append((name, str(criterion["rollouts"]), *numbers))
     return terminal.numbers(heads, rows)
 
 

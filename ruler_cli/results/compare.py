@@ -85,11 +85,11 @@ class ComparedGroup:
     def common_scores(self) -> dict[int, tuple[float, float]]:
         """Both scores of each rollout that has them, by its index."""
         sides = zip(self.first.rollouts, self.second.rollouts, strict=True)
-        scores = {}
-        for i, (a, b) in enumerate(sides):
-            if a.score is not None and b.score is not None:
-                scores[i] = (a.score, b.score)
-        return scores
+        return {
+            i: (a.score, b.score)
+            for i, (a, b) in enumerate(sides)
+            if a.score is not None and b.score is not None
+        }
 
     @cached_property
     def order(self) -> Json:
@@ -210,35 +210,21 @@ def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
     by_digest = defaultdict[bytes, deque[RolloutRecord]](deque)
     for digest, b in zip(second.digests, second.group.rollouts, strict=True):
         by_digest[digest].append(b)
-    sides: tuple[list[RolloutRecord], list[RolloutRecord]] = ([], [])
-    for digest, a in zip(
-        first.digests,
-        first.group.rollouts,
-        strict=True,
-    ):
+    sides = []
+    for digest, a in zip(first.digests, first.group.rollouts, strict=True):
         b = by_digest[digest].popleft()
         label = b.label if a.label is None else a.label
         if b.label not in (None, label):
             label = None
             unlike += 1
-        for rollouts, rollout in zip(
-            sides,
-            (a, b),
-            strict=True,
-        ):
-            # not the scores that an outcome or a reward moved
-            score = rollout.judge_score
-            rollouts.append(
-                replace(
-                    rollout,
-                    label=label,
-                    score=score,
-                )
-            )
+        # not the scores that an outcome or a reward moved
+        sides.append(
+            [replace(r, label=label, score=r.judge_score) for r in (a, b)]
+        )
     return ComparedGroup(
         first.number,
-        replace(first.group, rollouts=tuple(sides[0])),
-        replace(second.group, rollouts=tuple(sides[1])),
+        replace(first.group, rollouts=tuple([a for a, _ in sides])),
+        replace(second.group, rollouts=tuple([b for _, b in sides])),
         first.kept,
         unlike,
     )

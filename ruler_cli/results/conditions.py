@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import nearest
-from ruler_cli.types import ENDINGS, printable
+from ruler_cli.types import ENDINGS, printable, value
 
 if TYPE_CHECKING:
     from ruler_cli.results.record import GroupRecord, RolloutRecord
@@ -36,7 +35,7 @@ CRITERIA = "criteria."
 NAMES = (*_STATES, "mean", "reliability", "score", f"{CRITERIA}NAME", *_ENDS)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Condition:
     """A state of a group or a rollout; with `ends` a closed range of a figure, a score or a criterion."""
 

@@ -353,7 +353,7 @@ class FileFigures:
 
     def _criteria(self) -> list[Json]:
         """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""
-        figures: list[Json] = []
+        figures = []
         for name, sums in self.sums.criteria.items():
             bins = sums.positions.bins()
             bias = bins[0].mean - bins[-1].mean if bins else None
@@ -401,7 +401,7 @@ def differences(
     second: FileFigures,
 ) -> dict[str, bool | None]:
     """Return for each thing that makes scores if two files differ in it; None: at least one does not say it."""
-    differs: dict[str, bool | None] = {}
+    differs = {}
     for name in WAYS:
         a = first.words[name]
         b = second.words[name]

@@ -571,8 +571,8 @@ def _criteria(annotation: Json) -> tuple[list[Json], list[Sequence[float]]]:
     passes = _list_in(annotation.get("criteria_passes"))
     if len(passes) != len(listed):
         passes = [()] * len(listed)
-    criteria: list[Json] = []
-    read: list[Sequence[float]] = []
+    criteria = []
+    read = []
     for item, row in zip(listed, passes, strict=True):
         named = item if isinstance(item, dict) else {}
         value = _share(named.get("value"))

@@ -104,7 +104,7 @@ class TrendStep:
 
     def compare(self, first: TrendStep) -> None:
         """Name what made scores differently from those of the first step, and those of how many groups."""
-        unlike: dict[str, int] = {}
+        unlike = {}
         for way in _JUDGED_BY:
             usual = first.file.words[way]
             counts = self.file.words[way]

@@ -19,7 +19,7 @@ from math import ceil, erfc, fsum, inf, log2, sqrt
 from operator import itemgetter, mul
 from typing import Self
 
-from ruler_cli.types import Length, PositionBin
+from ruler_cli.types import Length, PositionBin, value
 
 _FLAT = 1e-9
 """Values of a group that differ by less are equal: such a difference is rounding and no signal."""
@@ -141,11 +141,11 @@ class Moments:
 
     def add(self, values: Iterable[float]) -> Self:
         """Add values."""
-        for value in values:
+        for amount in values:
             self.number += 1
-            off = value - self.mean
+            off = amount - self.mean
             self.mean += off / self.number
-            self.square += off * (value - self.mean)
+            self.square += off * (amount - self.mean)
         return self
 
     def __add__(self, further: Moments) -> Moments:
@@ -381,7 +381,7 @@ _MOST_PASSES = 1_000_000
 """Passes beyond which no number of passes is reported."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Anova:
     """The two-way analysis of variance of a table rollout × pass, without interaction.
 

@@ -341,7 +341,7 @@ class ReportPage:
         OutputError if it cannot be written to its end.
         """
         ranked = self._best.ranked()
-        blocks: dict[int, bytes] = {}
+        blocks = {}
         left = MOST_TEXTS
         for entry in ranked:
             size, at = entry["text"]
