@@ -19,7 +19,7 @@ def test_judges(show: Show, tmp_path: Path) -> None:
     view = show(tmp_path / "r.html")
     assert_accessible(view)
     text = view.find(".findings").inner_text()
-    for words in ("all judges: 0.800 (", "two\\x1b[2J: 0.600 (", "two people"):
+    for words in ("all judges: 0.727 (", "two\\x1b[2J: 0.545 (", "two people"):
         assert words in text
         assert words in shown
     assert "ana" not in text
