@@ -28,6 +28,15 @@ LEFT_OUT = {
     "odd_labels": "with a label that is not a number",
 }
 """Counts of rollouts and scores that are not measured, in words."""
+_NOT_COUNTED = {
+    "equal": "equal",
+    "unsure": "unsure",
+    "unscored": "without a score",
+    "not_asked": "of them not asked about",
+}
+"""Counts of labelled pairs that say nothing of a judge, in words."""
+_NAME = 24
+"""Characters of a judge's name in a sentence."""
 _TEXTS = 4
 """Texts in a cell of a table."""
 SURE = 2.0
@@ -38,8 +47,8 @@ LOW = 0.5
 """The middle of the scale, and a reliability below which differences are more noise than signal."""
 _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
-_BIASED = 0.01
-"""A mean shift of scores that is worth an option."""
+_SHOWN, _BIASED = 0.0005, 0.01
+"""A difference that three decimals show, and a mean shift of scores that is worth an option."""
 
 _NOTES = """
 {0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
@@ -151,12 +160,44 @@ def facts(figures: ReportFigures) -> list[Fact]:
 
 def of_scores(figures: ReportFigures) -> Iterator[Fact]:
     """Yield averages, the agreement with the original reward, and all that the file tells about its judge."""
-    yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
+    yield "mean score", given(figures["scores"]["mean"], "{:z.2f}")
     yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
     against = figures["against_label"]
     if against["agreement"] is not None:
         yield "agreement", ordered_pairs(against, "with different rewards")
+    if "against_people" in figures:
+        yield from _against_people(figures["against_people"])
     yield from findings(figures)
+
+
+def _against_people(agreement: _Json) -> Iterator[Fact]:
+    """Yield the accuracy of each judge against people, that of these among themselves, and the labels."""
+    rows = [*agreement["scorers"]]
+    names = [shorten(row["name"], _NAME) for row in rows]
+    names[0] = "all judges" if len(rows) > 1 else "the judge"
+    if people := agreement["people"]:
+        names.append("two people agree")
+        pairs = agreement["labelled"]["shared"]
+        rows.append({"pairs": pairs, "pairwise_accuracy": people})
+    title = "against people"
+    for name, row in zip(names, rows, strict=True):
+        value = row["pairwise_accuracy"]
+        pairs = count(row["pairs"], "pair")
+        groups = count(value["groups"], "group")
+        accuracy = f"{measured(value)} ({interval(value)})"
+        yield title, f"{name}: {accuracy}, {pairs} in {groups}"
+        title = ""
+    labels, not_counted = labelled_pairs(agreement)
+    words = f"labels: {labels}"
+    yield "", words + (f"; not counted: {not_counted}" if not_counted else "")
+
+
+def labelled_pairs(agreement: _Json) -> tuple[str, str]:
+    """Say how many pairs have a label of people, and how many of them are not counted."""
+    labelled = agreement["labelled"]
+    drawn = "drawn at random" if labelled["drawn"] else "chosen by people"
+    more = {words: labelled[name] for name, words in _NOT_COUNTED.items()}
+    return f"{count(labelled['measured'], 'pair')} {drawn}", listed(more)
 
 
 def judges(figures: ReportFigures) -> str:
@@ -233,9 +274,10 @@ def _plain(text: str) -> str:
         for judge in json.loads(text):
             name = judge.pop("judge")
             judge.pop("model", None)
-            params = []
-            for key, value in (judge.pop("params") | judge).items():
-                params.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
+            params = [
+                f"{key}={json.dumps(value, ensure_ascii=False)}"
+                for key, value in (judge.pop("params") | judge).items()
+            ]
             if params:
                 judges.append(f"{name}: {', '.join(params)}")
         return "; ".join(judges)
@@ -253,20 +295,24 @@ def opening(figures: _Json) -> str:
 
 def verdict(figures: _Json) -> str:
     """Say which of two judges is better against the rewards, or how far they agree if that is not known."""
-    groups = count(figures["groups"], "group")
     difference = figures["difference"]
-    if difference["value"] is not None:
-        points = round(100 * difference["value"])
-        better = "Both are equally good"
-        if points:
-            name = "A" if points > 0 else "B"
-            better = f"{name} is {count(abs(points), 'point')} better"
-        sure = "beyond chance" if difference["told_apart"] else "within chance"
-        return f"{better} in accuracy on {groups}, {sure}"
-    agreement = figures["order"]["agreement"]
-    if agreement is None:
-        return f"Both give equal scores throughout {groups}"
-    return f"Both order {agreement:.0%} of the pairs alike in {groups}"
+    value = difference["value"]
+    if value is None:
+        groups = count(figures["groups"], "group")
+        agreement = figures["order"]["agreement"]
+        if agreement is None:
+            return f"Both give equal scores throughout {groups}"
+        return f"Both order {agreement:.1%} of the pairs alike in {groups}"
+    groups = count(difference["groups"], "group")
+    if not value:
+        return f"Both are equally good in accuracy on {groups}"
+    points = round(100 * abs(value))
+    more = count(points, "point") if points else "less than a point"
+    sure = "beyond chance" if difference["told_apart"] else "within chance"
+    if difference["low"] is None:
+        sure = "too few to tell it from chance"
+    better = "A" if value > 0 else "B"
+    return f"{better} is {more} better in accuracy on {groups}, {sure}"
 
 
 def cost(figures: ReportFigures) -> str:
@@ -372,9 +418,9 @@ def length_bias(trend: _Json) -> str:
     slope = trend["slope"]
     error = trend["error"]
     correlation = trend["correlation"]
-    if trend["groups"] < FEW or abs(slope) <= SURE * error:
+    if trend["groups"] < FEW or abs(slope) < max(SURE * error, _SHOWN):
         return ""
-    return f"twice as long scores {slope:+.3f} ± {error:.3f} (correlation {correlation:+.2f})"
+    return f"twice as long scores {slope:+z.3f} ± {error:.3f} (correlation {correlation:+z.2f})"
 
 
 def reliability(values: _Json) -> str:
@@ -471,9 +517,10 @@ def summary_lines(
 def _figures_of(summary: Summary) -> ReportFigures:
     """Return the figures of a run about its judge as a scored file has them."""
     figures = summary.figures or BatchFigures()
-    bins = []
-    for tenth, number in enumerate(figures.reliability, 1):
-        bins.append({"to": tenth / 10, "n": number})
+    bins = [
+        {"to": tenth / 10, "n": number}
+        for tenth, number in enumerate(figures.reliability, 1)
+    ]
     groups = figures.slot_groups
     return {
         "groups": asdict(summary),
@@ -503,6 +550,6 @@ def _first_line(summary: Summary) -> str:
         spent = _joined(calls, f"{short(tokens)} tokens" if tokens else "")
         cost = f"cost unknown ({spent})"
     states = {"tied": summary.tied, "failed": sum(summary.failed.values())}
-    parts = (given(mean, "mean {:.2f}"), listed(states), cost)
+    parts = (given(mean, "mean {:z.2f}"), listed(states), cost)
     scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
     return f"{scored}: {_joined(*parts)}"

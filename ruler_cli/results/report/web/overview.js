@@ -97,7 +97,7 @@ function Worst({ data: { worst, rows } }) {
 }
 
 /** Names of the sentences about the judge, of those of the terminal (cli/sentences.py). */
-const OF_JUDGE = ["agreement", "", "position", "length", "reliability", "weak judge", "explanations", "flags"];
+const OF_JUDGE = ["agreement", "against people", "", "position", "length", "reliability", "weak judge", "explanations", "flags"];
 
 /** The criteria of the rubric: the one that goes with the score the most first. */
 function Criteria({ criteria }) {
