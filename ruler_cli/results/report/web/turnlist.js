@@ -5,7 +5,9 @@ const turnlist = (() => {
   const { useState, useMemo, useRef, useLayoutEffect } = lib;
   const NEAR = "1200px"; // from what is in sight, at which turns are built
   const FOLD = 3000; // characters of a turn shown before anyone asks for more
-  const FOLDED_LINES = 12; // of what tools get and give, which is JSON
+  const FOLDED_LINES = 8; // of what tools get and give, which is JSON
+  const BRIEF = { call: 110, result: 90, assistant: 240 }; // characters of a turn in brief, by its kind
+  const BRIEF_OTHER = 160;
   const SLAB = 20000; // characters of an unfolded turn that are laid out only once they are in sight
 
   // Foreign text, with what cannot be seen written out and set apart.
@@ -58,21 +60,27 @@ const turnlist = (() => {
     </button>`;
   }
 
-  function Content({ line, pictures, turn }) {
+  function Content({ line, pictures, turn, brief }) {
     const picture = PICTURE.exec(line);
     if (picture) return html`<${Picture} name=${picture[1]} source=${pictures?.[picture[2]]} />`;
-    const lines = ["call", "result"].includes(turn.kind) ? FOLDED_LINES : Infinity;
+    const json = ["call", "result"].includes(turn.kind);
+    if (brief) {
+      const most = BRIEF[turn.kind] ?? BRIEF_OTHER;
+      const { text, length } = json && !turn.body.startsWith('"') ? { text: turn.body, length: turn.body.length } : turns.readable(turn, FOLD);
+      return html`<pre><${Folded} ...${{ text, length, most }} lines=${json ? 1 : 4} read=${() => turns.readable(turn).text} /></pre>`;
+    }
+    const lines = json ? FOLDED_LINES : Infinity;
     return html`<pre><${Folded} ...${turns.readable(turn, FOLD)} lines=${lines} read=${() => turns.readable(turn).text} /></pre>`;
   }
 
-  function Turn({ line, place, pictures }) {
+  function Turn({ line, place, pictures, brief }) {
     return useMemo(() => {
       const turn = turns.turnOf(line);
       return html`<li class=${`g-turn g-${turn.kind}`}>
         <p class="g-turn-head"><${Badge} turn=${turn} /><span class="g-place">${place}</span></p>
-        <${Content} ...${{ line, pictures, turn }} />
+        <${Content} ...${{ line, pictures, turn, brief }} />
       </li>`;
-    }, [line, place, pictures]);
+    }, [line, place, pictures, brief]);
   }
 
   // What is built once it is near what is in sight, or the browser is idle; until then room of that many rem.
@@ -94,9 +102,9 @@ const turnlist = (() => {
     return built ? children() : html`<div ref=${room} class="g-later" style=${{ height: `${rem}rem` }}></div>`;
   }
 
-  // Lines as turns; the first of them is turn `first`.
-  function TurnList({ lines, pictures, first = 1 }) {
-    return html`<ol class="g-turns">${lines.map((line, i) => html`<${Turn} key=${i} line=${line} place=${first + i} pictures=${pictures} />`)}</ol>`;
+  // Lines as turns; the first of them is turn `first`. In `brief` a turn is a line or a few, with the rest behind a button.
+  function TurnList({ lines, pictures, first = 1, brief = false }) {
+    return html`<ol class=${`g-turns${brief ? " g-brief" : ""}`}>${lines.map((line, i) => html`<${Turn} key=${`${brief}${i}`} line=${line} place=${first + i} pictures=${pictures} brief=${brief} />`)}</ol>`;
   }
 
   return { TurnList, Text, Folded, Later };
