@@ -6,8 +6,9 @@ const turnlist = (() => {
   const NEAR = "1200px"; // from what is in sight, at which turns are built
   const FOLD = 3000; // characters of a turn shown before anyone asks for more
   const FOLDED_LINES = 8; // of what tools get and give, which is JSON
-  const BRIEF = { call: 110, result: 90, assistant: 240 }; // characters of a turn in brief, by its kind
-  const BRIEF_OTHER = 160;
+  const BRIEF = { call: 70, result: 30, assistant: 130 }; // characters of a turn in brief, by its kind
+  const BRIEF_OTHER = 120;
+  const SPARE = 40; // characters too few to be folded
   const SLAB = 20000; // characters of an unfolded turn that are laid out only once they are in sight
 
   // Foreign text, with what cannot be seen written out and set apart.
@@ -29,7 +30,7 @@ const turnlist = (() => {
   }
 
   // A long text, of which more is shown when somebody asks for it; `length` is of all there is, `read` makes all of it.
-  function Folded({ text, length = text.length, most = FOLD, lines = Infinity, read = () => text }) {
+  function Folded({ text, length = text.length, most = FOLD, lines = Infinity, read = () => text, brief = false }) {
     const [all, setAll] = useState(false);
     let end = most;
     for (let line = 0, at = -1; line < lines && lines < Infinity; line++) {
@@ -37,9 +38,11 @@ const turnlist = (() => {
       if (at < 0) break;
       if (line === lines - 1) end = Math.min(most, at);
     }
+    if (brief && length <= end + SPARE) end = length;
+    else if (brief) end = Math.max(text.lastIndexOf(" ", end), end - SPARE / 2);
     if (length <= end) return html`<${Text} text=${text} />`;
     return html`${all ? slabs(read()).map((slab) => html`<span class="g-slab"><${Text} text=${slab} /></span>`) : html`<${Text} text=${text.slice(0, turns.whole(text, end))} />`}${" "}
-      <button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "show less" : `… all ${whole(length)} characters`}</button>`;
+      <button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "show less" : brief ? `… ${whole(length - end)} more` : `… all ${whole(length)} characters`}</button>`;
   }
 
   function Badge({ turn: { kind, who, name } }) {
@@ -60,14 +63,16 @@ const turnlist = (() => {
     </button>`;
   }
 
-  function Content({ line, pictures, turn, brief }) {
-    const picture = PICTURE.exec(line);
+  function Content({ line: given, pictures, turn, brief }) {
+    const picture = PICTURE.exec(given);
     if (picture) return html`<${Picture} name=${picture[1]} source=${pictures?.[picture[2]]} />`;
     const json = ["call", "result"].includes(turn.kind);
     if (brief) {
       const most = BRIEF[turn.kind] ?? BRIEF_OTHER;
       const { text, length } = json && !turn.body.startsWith('"') ? { text: turn.body, length: turn.body.length } : turns.readable(turn, FOLD);
-      return html`<pre><${Folded} ...${{ text, length, most }} lines=${json ? 1 : 4} read=${() => turns.readable(turn).text} /></pre>`;
+      const line = text.slice(0, FOLD).replace(/\s+/g, " ").trim();
+      const left = length - text.slice(0, FOLD).length;
+      return html`<pre><${Folded} text=${line} length=${line.length + left} most=${most} brief=${true} read=${() => turns.readable(turn).text} /></pre>`;
     }
     const lines = json ? FOLDED_LINES : Infinity;
     return html`<pre><${Folded} ...${turns.readable(turn, FOLD)} lines=${lines} read=${() => turns.readable(turn).text} /></pre>`;
