@@ -98,7 +98,7 @@ def test_explanations_of_a_panel(show: Show, tmp_path: Path) -> None:
     view = show(tmp_path / "report.html", "#group=panel").settled()
     quotes = view.find(".g-about").first.locator("blockquote")
     assert quotes.all_inner_texts() == [
-        "<b>two</b> kettle.",
+        "two 0.750 <b>two</b> kettle.",
         "one 0.250 <b>one</b> kettle.",
     ]
     view.go("#groups?search=kettle")

@@ -6,7 +6,7 @@ const turnlist = (() => {
   const NEAR = "1200px"; // from what is in sight, at which turns are built
   const FOLD = 3000; // characters of a turn shown before anyone asks for more
   const FOLDED_LINES = 8; // of what tools get and give, which is JSON
-  const BRIEF = { call: 70, result: 30, assistant: 130 }; // characters of a turn in brief, by its kind
+  const BRIEF = { call: 70, result: 40, assistant: 130 }; // characters of a turn in brief, by its kind
   const BRIEF_OTHER = 120;
   const SPARE = 40; // characters too few to be folded
   const SLAB = 20000; // characters of an unfolded turn that are laid out only once they are in sight
