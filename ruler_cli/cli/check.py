@@ -321,14 +321,13 @@ def _print_page(facts: Facts) -> None:
 
     from ruler_cli.cli.terminal import TITLE, Terminal
 
-    verdict = list(facts["not_ready"])
-    if facts["groups"]:
-        verdict.append(_size(facts))
+    problems = facts["missing_keys"] + facts["not_ready"]
+    size = [_size(facts)] if facts["groups"] else []
     terminal = Terminal()
-    first, *more = map(terminal.text, verdict + facts["missing_keys"])
-    word = Text("not ready: ", "bold red")
-    if facts["ready"]:
-        word = Text("ready: ", "bold green")
+    first, *more = map(terminal.text, problems + size)
+    word = Text("ready: ", "bold green")
+    if problems:
+        word = Text("not ready: ", "bold red")
     terminal.show(word + first, *more)
     share = facts["shown_to_the_judge"]
     written = {"cost_usd": _dollars(facts["cost_usd"])}

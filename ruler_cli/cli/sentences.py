@@ -152,7 +152,8 @@ def facts(figures: ReportFigures) -> list[Fact]:
 def of_scores(figures: ReportFigures) -> Iterator[Fact]:
     """Yield averages, the agreement with the original reward, and all that the file tells about its judge."""
     yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
-    yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
+    middle = figures["spread"]["median"]
+    yield "spread (sd)", given(middle, "{:.2f} in the median group")
     against = figures["against_label"]
     if against["agreement"] is not None:
         yield "agreement", ordered_pairs(against, "with different rewards")
@@ -199,7 +200,14 @@ def made_by(
     """
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
-    yield "rubric", _texts(made["rubrics"], longest)
+    own = made["own_rubrics"]
+    rubrics = []
+    for entry in made["rubrics"]:
+        if entry["groups"] != own.get(entry["digest"]):
+            rubrics.append(entry)
+    owners = count(sum(own.values()), "group has its own") if own else ""
+    words = (_texts(rubrics, longest), owners)
+    yield "rubric", "; ".join(filter(None, words))
     params = made["params"]
     # without a text nobody knows if any are set
     known = len(params) > 1 or [entry for entry in params if entry["text"]]
