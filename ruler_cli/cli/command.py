@@ -48,21 +48,14 @@ def running(
     """
     options = Options()
 
-    def again(**more: Any) -> str:
-        names = [word for word in arguments if isinstance(word, str)]
-        return command_line(
-            options,
-            command_name(ctx),
-            *names,
-            **more,
-        )
-
     def resume() -> str:
         if not resumes:
             return ""
         lost = options.ledger_name == "none"
         how = "no reply is kept; to start again" if lost else "to resume"
-        return f"{how}: {again()}"
+        names = [word for word in arguments if isinstance(word, str)]
+        again = command_line(options, command_name(ctx), *names)
+        return f"{how}: {again}"
 
     with report_errors(resume), record or nullcontext():
         warn_of_variables()

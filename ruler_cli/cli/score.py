@@ -120,22 +120,25 @@ def _report(
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
     summary, stopped = result.summary, result.stopped
     shown = options.progress != "none" and not isinstance(stopped, ReaderGone)
+    notes = list[str]()
+    parts = list[str]()
     if shown:
         from ruler_cli.cli.sentences import summary_lines
 
         debug = options.debug or settings.ledger is None
-        print_note(*summary_lines(summary, debug=debug))
-    if shown or stopped is not None:
-        print_note(*_endings(settings, result))
-    if shown:
-        parts = []
+        first, *notes = summary_lines(summary, debug=debug)
+        print_note(first)
         if result.whole and not Location(settings.output).stream:
             parts.append(f"written to {Location(settings.output).shown}")
         following = _next_command(settings, options, result)
         if following and stopped is None:
             parts.append(f"next: {following}")
-        if parts:
-            print_note("; ".join(parts))
+    if shown or stopped is not None:
+        notes += _endings(settings, result)
+    if stopped is not None:  # its sentence is the last line
+        notes += parts
+        parts = []
+    print_note(*filter(None, map("; ".join, (notes, parts))))
     if isinstance(stopped, NoUsableReply):
         leave = ("summary", "progress", "on_failure")
         more = {"debug": True, "limit": stopped.first}
@@ -273,7 +276,7 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     if settings.on_failure == "drop":
         lost += sum(summary.failed.values())
     if failed and lost and failed.exists():
-        yield f"unreadable lines and dropped records are in {failed}"
+        yield f"the lines that OUTPUT lacks are in {failed}"
     if result.whole or output.stream:
         return
     if output.remote or (output.real.exists() and not summary.scored):

@@ -42,7 +42,7 @@ _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
 
 _NOTES = """
-{0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
+{0.failed_before:group} failed in an earlier run, not asked again (--retry-failed does)
 {0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler batch export`
 {0.unreadable:line or trajectory} not readable
 {0.unscored:rollout} without a score: the judge refused to answer about it
@@ -62,14 +62,6 @@ _NOTES = """
 {0.figures.without_outcome:rollout} without an outcome
 """
 """Lines on a run that is done, from its summary."""
-_TRIED = {"rate": "rate limit", "transport": "error or no answer"}
-"""Reasons to try a call again, by the kind that `--summary` has."""
-_OF_RUN = {
-    "reliability": "reliability: ",
-    "position": "position bias: ",
-    "length": "length: ",
-}
-"""Names of sentences about the judge, as a line of a run begins."""
 _REASONS = {
     "reply": "the judge's answers cannot be used (reply)",
     "transport": "the judge could not be reached, or answered with an error (transport)",
@@ -138,7 +130,7 @@ def findings(
         # a reliability is known from two passes on
         several = 2 * values["groups"] > slots["groups"]
         bias = position_bias(slots, several=several)
-        yield "position", bias or absent.format("position")
+        yield "position bias", bias or absent.format("position")
     if figures["lengths"]["groups"] >= FEW:
         bias = length_bias(figures["lengths"])
         yield "length", bias or absent.format("length")
@@ -201,10 +193,11 @@ def made_by(
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
     own = made["own_rubrics"]
-    rubrics = []
-    for entry in made["rubrics"]:
-        if entry["groups"] != own.get(entry["digest"]):
-            rubrics.append(entry)
+    rubrics = [
+        entry
+        for entry in made["rubrics"]
+        if entry["groups"] != own.get(entry["digest"])
+    ]
     owners = count(sum(own.values()), "group has its own") if own else ""
     words = (_texts(rubrics, longest), owners)
     yield "rubric", "; ".join(filter(None, words))
@@ -462,12 +455,7 @@ def summary_lines(
     out += lines(_NOTES, {"cached": cached}, summary)
     for name, sentence in findings(_figures_of(summary), absent=""):
         if sentence:
-            out.append(_OF_RUN.get(name, "") + sentence)
-    if summary.retried:
-        tried = {
-            _TRIED.get(kind, kind): n for kind, n in summary.retried.items()
-        }
-        out.append(f"calls tried again: {listed(tried)}")
+            out.append(f"{name}: {sentence}")
     if summary.unsure_usd:
         more = usd(summary.unsure_usd)
         out.append(

@@ -179,7 +179,7 @@ def test_root_example(ruler: Ruler, tmp_path: Path) -> None:
         shell=True,
         text=True,
         cwd=tmp_path,
-        env=env,  # noqa: S602
+        env=env,
     )
     assert "groups    1 of 1 scored (none tied)\n" in shown
 

@@ -220,7 +220,7 @@ def test_position_bias(
         assert bar["n"] == wanted["scores"]
     assert (result["corrected"] > 30) is corrected
     assert (result["corrected"] == 0) is not corrected
-    sentence = dict(findings(page))["position"]
+    sentence = dict(findings(page))["position bias"]
     assert sentence.endswith("; subtracted") is corrected
 
 
@@ -244,4 +244,4 @@ def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
     assert (figures["slot_curve"], figures["slot_groups"]) == ([], 0)
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
     assert (page["slots"]["bins"], page["slots"]["groups"]) == ([], 0)
-    assert "position" not in dict(findings(page))
+    assert "position bias" not in dict(findings(page))
