@@ -221,19 +221,19 @@ def _input_figures(
 ) -> Facts:
     """Return how INPUT is read, and the counts of its records."""
     form = source.reader and source.reader.format
-    rubric = settings.ask.rubric
-    prompt = bool(settings.input.prompt)
     return {
         "input": Location(settings.input.source).public,
         "found": source.found(),
         "format": form and {"family": form.family, "tells": form.shown},
-        **_first_values(counts, prompt=prompt),
+        **_first_values(counts, prompt=bool(settings.input.prompt)),
         "records": counts.counts["records"],
         "rollouts": counts.counts["rollouts"],
         "ended": {how: counts.ended[how] for how in ENDINGS},
         "rewards": asdict(counts.rewards),
         "outcomes": asdict(counts.outcomes),
-        "rubric": shorten(rubric_text(rubric or "built-in"), _LONGEST),
+        "rubric": shorten(
+            rubric_text(settings.ask.rubric or "built-in"), _LONGEST
+        ),
         "own_rubrics": counts.own_rubrics,
         "references": settings.input.reference or _references(counts),
     }

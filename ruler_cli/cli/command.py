@@ -24,7 +24,6 @@ from ruler_cli.settings.load import (
 )
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
-from ruler_cli.settings.suggestions import OLD
 
 _NOT_SCORED = {
     "wait",
@@ -55,7 +54,7 @@ def running(
         how = "no reply is kept; to start again" if lost else "to resume"
         names = [word for word in arguments if isinstance(word, str)]
         again = command_line(options, command_name(ctx), *names)
-        return f"{how}: {again}"
+        return f"; {how}: {again}"
 
     with report_errors(resume), record or nullcontext():
         warn_of_variables()
@@ -113,17 +112,13 @@ def options_of(ctx: typer.Context) -> Options:
 
 
 def warn_of_variables() -> None:
-    """Warn of each variable that sets no option; UsageError for that of an option with another name now."""
+    """Warn of each variable that sets no option."""
     known = (*variables_of(SECTIONS), "RULER_CONFIG")
     for variable in os.environ:
-        if not variable.startswith("RULER_") or variable in known:
-            continue
-        former = variable.removeprefix("RULER_").lower()
-        if former in OLD:
-            raise UsageError("is a former name", OLD[former], place=variable)
-        print_note(
-            f"warning: {variable} sets no option; `ruler config --all` lists them"
-        )
+        if variable.startswith("RULER_") and variable not in known:
+            print_note(
+                f"warning: {variable} sets no option; `ruler config --all` lists them"
+            )
 
 
 def command_line(

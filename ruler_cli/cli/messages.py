@@ -114,7 +114,7 @@ def exit_code_of(error: BaseException) -> int:
 def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Print an error of a command as one sentence and exit with its code.
 
-    `resume` returns the sentence with the command that continues the run, or an empty one.
+    `resume` returns the end of the sentence, with the command that continues the run, or nothing.
     """
     try:
         yield
@@ -123,7 +123,7 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
             sys.stdout = None
         else:
             again = resume() if error.resumable else ""
-            print_note("; ".join(filter(None, (str(error), again))))
+            print_note(f"{error}{again}")
         if isinstance(error, InterruptedRun):
             # end at once: a thread may wait for ever for a pipe without another end
             with suppress(OSError, AttributeError):  # stderr may be gone

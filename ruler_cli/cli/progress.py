@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from ruler_cli.types import (
     Status,
     Summary,
     answer_sentence,
-    shorten,
     wait_sentence,
 )
 
@@ -43,8 +41,8 @@ _BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}"
 _BRIEF = _BAR + " [{elapsed}<{remaining}{postfix}]"
 _FULL = _BRIEF.replace("{postfix}", ", {rate_fmt}{postfix}")
 _FORMS = (
-    *((_FULL, most) for most in range(8, 3, -1)),
-    *((_FULL, 3), (_BRIEF, 3), (_BRIEF, 2), (_BRIEF, 1), (_BRIEF, 0)),
+    *((_FULL, most) for most in range(8, 0, -1)),
+    *((_BRIEF, most) for most in range(2, -1, -1)),
     (_BAR, 0),
 )
 """Forms of a bar of ten cells, in tqdm's words, and the most facts in it, each shorter than the one before."""
@@ -134,7 +132,10 @@ class Console(Observer):
         """Draw the bar again, a few times a second at most."""
         self.summary = summary
         if self._mode == "bar" and self._due(_BAR_INTERVAL):
-            _write(_CLEAR + self._line(_columns() - 1))
+            columns = 80
+            with suppress(OSError):  # stdout may be a file
+                columns = os.get_terminal_size(sys.stderr.fileno()).columns
+            _write(_CLEAR + self._line(columns - 1))
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Draw the bar again, or print a line every 30 seconds."""
@@ -158,7 +159,7 @@ class Console(Observer):
 
         facts = []
         if self._status is not None:
-            facts = _facts(self.summary, self._status, columns)
+            facts = _facts(self.summary, self._status)
         line = ""
         for form, most in _FORMS:
             shown = facts[:most]
@@ -225,18 +226,9 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def _columns() -> int:
-    """Return the width of the terminal on stderr: stdout may be a file."""
-    with suppress(OSError):
-        return os.get_terminal_size(sys.stderr.fileno()).columns
-    return shutil.get_terminal_size().columns
-
-
-def _facts(summary: Summary, status: Status, columns: int | None) -> list[str]:
-    """Return the facts of a run, the most needed first; on a terminal the reason of a wait is shortened."""
+def _facts(summary: Summary, status: Status) -> list[str]:
+    """Return the facts of a run, the most needed first."""
     why = one_line(hide_keys(str(status.why)))
-    if columns is not None:
-        why = shorten(why, columns // 3)
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     failed = sum(summary.failed.values())
     requests = count(round(status.requests_per_minute), "request")

@@ -490,7 +490,7 @@ def _figures_of(summary: Summary) -> ReportFigures:
 def _first_line(summary: Summary) -> str:
     """Return groups, time, mean score, ties, failures and cost in one line."""
     groups = max(summary.total or 0, summary.groups)
-    mean = summary.figures.mean_score if summary.figures is not None else None
+    mean = getattr(summary.figures, "mean_score", None)
     tokens = summary.usage.prompt + summary.usage.completion
     cost = calls = count(summary.usage.calls, "call")
     if summary.cost_usd is not None:

@@ -36,13 +36,7 @@ def test_same_scores(
     """Equal scores tie a group with weight 0, and the run's end reports them, for cached replies too."""
     write(tmp_path / "in.jsonl", TWELVE)
     run = (
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "openai/same",
-        "--api-base",
-        server.base,
+        *f"score in.jsonl out.jsonl -m openai/same --api-base {server.base}".split(),
         *options,
     )
     for more in ((), ("--cached-only",)):
@@ -80,8 +74,7 @@ def test_one_distinct_rollout(
         [*TWELVE[:2], *[{"trajectories": [same, same]}] * 5],
     )
     done = ruler(
-        "score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base,
-        "--summary", "sum.json",
+        *f"score in.jsonl out.jsonl -m openai/good --api-base {server.base} --summary sum.json".split(),
     )  # fmt: skip
     summary = json.loads((tmp_path / "sum.json").read_text())
     assert [summary[name] for name in ("tied", "alone", "one_score")] == [
