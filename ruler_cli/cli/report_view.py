@@ -100,9 +100,10 @@ class RunView:
     def _head(self) -> Iterator[Fact]:
         figures = self.figures
         yield "scored", self.sources[0]
-        yield "found", self.reading.files[0].input.brief()
         yield "judge", sentences.judges(figures)
-        yield from sentences.made_by(figures, _LONGEST)
+        made = dict(sentences.made_by(figures, _LONGEST))
+        del made["ruler"]  # a page has it, and a comparison if it differs
+        yield from made.items()
         for name, sentence in sentences.counts(figures):
             yield name, sentence
             if name == "failed":

@@ -51,7 +51,7 @@ _SHOWN, _BIASED = 0.0005, 0.01
 """A difference that three decimals show, and a mean shift of scores that is worth an option."""
 
 _NOTES = """
-{0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
+{0.failed_before:group} failed in an earlier run, not asked again (--retry-failed does)
 {0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler batch export`
 {0.unreadable:line or trajectory} not readable
 {0.unscored:rollout} without a score: the judge refused to answer about it
@@ -71,14 +71,6 @@ _NOTES = """
 {0.figures.without_outcome:rollout} without an outcome
 """
 """Lines on a run that is done, from its summary."""
-_TRIED = {"rate": "rate limit", "transport": "error or no answer"}
-"""Reasons to try a call again, by the kind that `--summary` has."""
-_OF_RUN = {
-    "reliability": "reliability: ",
-    "position": "position bias: ",
-    "length": "length: ",
-}
-"""Names of sentences about the judge, as a line of a run begins."""
 _REASONS = {
     "reply": "the judge's answers cannot be used (reply)",
     "transport": "the judge could not be reached, or answered with an error (transport)",
@@ -147,7 +139,7 @@ def findings(
         # a reliability is known from two passes on
         several = 2 * values["groups"] > slots["groups"]
         bias = position_bias(slots, several=several)
-        yield "position", bias or absent.format("position")
+        yield "position bias", bias or absent.format("position")
     if figures["lengths"]["groups"] >= FEW:
         bias = length_bias(figures["lengths"])
         yield "length", bias or absent.format("length")
@@ -161,7 +153,8 @@ def facts(figures: ReportFigures) -> list[Fact]:
 def of_scores(figures: ReportFigures) -> Iterator[Fact]:
     """Yield averages, the agreement with the original reward, and all that the file tells about its judge."""
     yield "mean score", given(figures["scores"]["mean"], "{:z.2f}")
-    yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
+    middle = figures["spread"]["median"]
+    yield "spread (sd)", given(middle, "{:.2f} in the median group")
     against = figures["against_label"]
     if against["agreement"] is not None:
         yield "agreement", ordered_pairs(against, "with different rewards")
@@ -240,7 +233,15 @@ def made_by(
     """
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
-    yield "rubric", _texts(made["rubrics"], longest)
+    own = made["own_rubrics"]
+    rubrics = [
+        entry
+        for entry in made["rubrics"]
+        if entry["groups"] != own.get(entry["digest"])
+    ]
+    owners = count(sum(own.values()), "group has its own") if own else ""
+    words = (_texts(rubrics, longest), owners)
+    yield "rubric", "; ".join(filter(None, words))
     params = made["params"]
     # without a text nobody knows if any are set
     known = len(params) > 1 or [entry for entry in params if entry["text"]]
@@ -500,12 +501,7 @@ def summary_lines(
     out += lines(_NOTES, {"cached": cached}, summary)
     for name, sentence in findings(_figures_of(summary), absent=""):
         if sentence:
-            out.append(_OF_RUN.get(name, "") + sentence)
-    if summary.retried:
-        tried = {
-            _TRIED.get(kind, kind): n for kind, n in summary.retried.items()
-        }
-        out.append(f"calls tried again: {listed(tried)}")
+            out.append(f"{name}: {sentence}")
     if summary.unsure_usd:
         more = usd(summary.unsure_usd)
         out.append(
@@ -541,7 +537,7 @@ def _figures_of(summary: Summary) -> ReportFigures:
 def _first_line(summary: Summary) -> str:
     """Return groups, time, mean score, ties, failures and cost in one line."""
     groups = max(summary.total or 0, summary.groups)
-    mean = summary.figures.mean_score if summary.figures is not None else None
+    mean = getattr(summary.figures, "mean_score", None)
     tokens = summary.usage.prompt + summary.usage.completion
     cost = calls = count(summary.usage.calls, "call")
     if summary.cost_usd is not None:

@@ -117,6 +117,8 @@ class ScoredFile:
             if wanted is None or wanted(group.key):
                 scored = self.annotations.group(group)
                 self.figures.add(scored)
+                if group.rubric is not None:
+                    self.figures.words["own rubric"].count(scored.rubric)
                 yield number, group, scored
         if wanted is not None:
             return
@@ -290,6 +292,7 @@ class FileFigures:
         made: Json = {
             "served": self.words["served"].listed(),
             "versions": self.words["version"].listed(),
+            "own_rubrics": self.words["own rubric"].listed(),
         }
         texts = {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name, way in (("rubrics", "rubric"), ("params", "parameters")):
