@@ -43,13 +43,13 @@ criteria system_prompt judge_prompt prompt_file rubric_file template instruction
 retry retry_errors: use --retry-failed, or --set retries=N
 max_retries num_retries: use --set retries=N
 skip_errors ignore_errors fail_fast: use --max-failures N
-label: `ruler label SCORED --pairs N -o PAGE` makes a page for people
+label: use `ruler label SCORED --pairs N -o PAGE`
 labels_file: use --people FILE
 fallback: use --escalate NAME, which scores what the first judge refuses
 quiet silent: use --progress none, or -q
 min_score max_score threshold top filter: `ruler select SCORED OUTPUT --where score=0.7..` chooses by score
 group_key group_field key_field id_field task_id: use --group-by PATH
-estimate dry dry_run cost validate lint: `ruler check INPUT` estimates
+estimate dry dry_run cost validate lint: use `ruler check INPUT`, which takes the same options
 run eval evaluate grade rate: `ruler score INPUT OUTPUT` scores
 show view stats summarize: `ruler report SCORED` shows a scored file
 help: `ruler --help` lists the commands

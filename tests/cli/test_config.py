@@ -257,7 +257,9 @@ def test_file_that_reads_others(ruler: Ruler, tmp_path: Path) -> None:
         (tmp_path / "ruler.toml").write_text(file)
         done = ruler("check", "in.jsonl", OPENAI_API_KEY="k")
         assert done.returncode == code, (name, done.stderr)
-        assert ("sets rubric, and was not named" in done.stderr) is (code == 2)
+        assert ("sets rubric, and was found, not named" in done.stderr) is (
+            code == 2
+        )
 
 
 def test_server_of_a_tool(ruler: Ruler, tmp_path: Path) -> None:
@@ -275,7 +277,9 @@ def test_server_of_a_tool(ruler: Ruler, tmp_path: Path) -> None:
     ):
         done = ruler("check", "in.jsonl", "-m", "a", *words, OPENAI_API_KEY="k")
         assert done.returncode == code, done.stderr
-        assert ("sets tools, and was not named" in done.stderr) is (code == 2)
+        assert ("sets tools, and was found, not named" in done.stderr) is (
+            code == 2
+        )
 
 
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:

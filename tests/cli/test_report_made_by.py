@@ -104,7 +104,7 @@ def test_two_files_that_differ(
     run = ("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
     page = ruler(*run, COLUMNS="200").stdout
     assert (
-        page.splitlines()[0] == "A and B differ in rubric, parameters, passes"
+        page.splitlines()[1] == "A and B differ in rubric, parameters, passes"
     )
     (line,) = (line for line in page.splitlines() if line.startswith("rubric "))
     assert "Be strict. Tools must be used well." in line
@@ -129,9 +129,7 @@ def test_another_judge(ruler: Ruler, score: Score, server: JudgeServer) -> None:
     other = [{**GROUPS[0], "rubric": "Only colour counts."}, *GROUPS[1:]]
     score("b", "-p", "seed=7", judge="openai/slow", groups=other)
     page = ruler("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite").stdout
-    assert page.replace("\n", " ").startswith(
-        "A and B differ in judge, served model, rubric "
-    )
+    assert "\nA and B differ in judge, served model, rubric\n" in page
 
 
 def test_hostile_records(ruler: Ruler, score: Score, tmp_path: Path) -> None:
