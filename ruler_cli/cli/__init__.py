@@ -24,7 +24,7 @@ _COMMANDS = {
     "select": "Keep groups and rollouts of a scored file by their scores.",
     "formats": "List the formats that ruler reads, and those of ruler.toml.",
     "config": "Print the settings in effect, and where each comes from.",
-    "ledger": "Stored replies of judges, so that no request is paid for twice.",
+    "ledger": "Kept replies of judges, so that no request is paid for twice.",
     "batch": "Have a provider's batch API ask the judge, at half the price.",
 }
 """Each command, in a module of its name, with its line in the list of commands."""

@@ -67,9 +67,9 @@ def command(
 ) -> int:
     """Compare scores with labels.
 
-    Intervals are bootstrapped over groups. With labels of some rollouts and scores of all, means are corrected:
-    what labels show of the judge holds for all. Groups of equal rollouts count once. `ruler compare A B`
-    compares two judges.
+    Intervals are bootstrapped over groups. If only some rollouts have labels, the mean of all scores is corrected
+    by the error that these labels show. Groups with the same rollouts count once. `ruler compare A B` compares
+    two judges.
 
     \b
     Example:
@@ -77,9 +77,9 @@ def command(
       ruler agree scored.jsonl --people labels.jsonl
 
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label; 2 bad usage,
-    unreadable input, or nothing to compare. With --people records without a label are normal, and 1 means
-    that some label is of no rollout with a score. With --at-least 1 means that the judge did not show it,
-    and nothing else.
+    unreadable input, or nothing to compare. With --people records may lack labels, and 1 means that some
+    label names no rollout with a score. With --at-least 1 means that the judge failed the gate, and nothing
+    else.
     """
     with running(ctx, source) as options:
         return _run(options, source)
@@ -108,7 +108,7 @@ def _run(options: Options, source: str) -> int:
     if bound is not None:
         passed = agreement["gate"]["passed"]
         if options.as_json and not passed:
-            print_note(_verdict(agreement["gate"]))
+            print_note(_gate_sentence(agreement["gate"]))
         return 0 if passed else 1
     left = left_out_words(page["inputs"][0])
     if options.people:
@@ -138,12 +138,14 @@ def _show(page: Agreement) -> None:
     heads = ("", "value", "95 % interval", "n", "right", "wrong", "tied")
     terminal.section(terminal.numbers(heads, _rows(page)))
     if page["gate"]:
-        terminal.section(terminal.facts([("gate", _verdict(page["gate"]))]))
+        terminal.section(
+            terminal.facts([("gate", _gate_sentence(page["gate"]))])
+        )
 
 
-def _verdict(gate: _Json) -> str:
-    """Say if a judge passed, and what was counted as wrong or left out."""
-    words = "passed" if gate["passed"] else "not passed"
+def _gate_sentence(gate: _Json) -> str:
+    """Say if a judge passed, and what is counted as wrong or left out."""
+    words = "passed" if gate["passed"] else "failed"
     below = "below" if gate["low"] < gate["at_least"] else "not below"
     words += (
         f": the interval of the pairwise accuracy begins at {gate['low']:.3f}, {below} "
@@ -155,9 +157,9 @@ def _verdict(gate: _Json) -> str:
     share = gate["not_asked"]
     if share:
         percent = f"{share:.0%}" if share >= 0.01 else "less than 1%"
-        words += f"; left out are {percent} of the labels, of what the judge was not asked about"
+        words += f"; the judge was not asked about {percent} of the labels, which are left out"
     if share > MOST_NOT_ASKED:
-        words += f", which is more than {MOST_NOT_ASKED:.0%}"
+        words += f" and more than {MOST_NOT_ASKED:.0%}"
     return words
 
 
@@ -179,7 +181,7 @@ def _head(page: Agreement) -> Iterator[Fact]:
         yield "labels", words
     rollouts = count(page["compared"], "rollout")
     groups = count(page["groups"], "group")
-    yield "compared", f"{rollouts} in {groups}; {page['mixed_groups']} mixed"
+    yield "compared", f"{rollouts} in {groups}; {page['mixed_groups']:,} mixed"
     scorer = page["scorers"][0]
     pairs = (scorer["pairs"], scorer["against"], scorer["tied"])
     yield "pairs", pair_counts(*pairs, "with different labels")
@@ -193,11 +195,11 @@ def _of_people(page: Agreement) -> Iterator[Fact]:
     yield "not counted", not_counted
     people = page["label_files"]
     by = [
-        f"{shorten(name or '(no name)', _NAME)} {number}"
+        f"{shorten(name or '(no name)', _NAME)} {number:,}"
         for name, number in people["by"].items()
     ]
     if people["people"] > len(by):
-        by.append(f"{people['people'] - len(by)} more people")
+        by.append(f"{people['people'] - len(by):,} more people")
     shared = ""
     if labelled["shared"]:
         shared = f"; {count(labelled['shared'], 'pair')} by several"

@@ -58,6 +58,12 @@ _PAGE = {
     "Cost": "passes calls cached prompt_tokens completion_tokens cost_usd",
 }
 """The figures on the page, by their names in `--json`."""
+_LABELS = {
+    "messages": "last message",
+    "laid_out": "prompts built",
+    "cost_usd": "cost",
+}
+"""Names of figures that differ from those in `--json`."""
 _LONGEST = 60
 """Characters of a value."""
 _FEW = 3
@@ -66,7 +72,7 @@ Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
 
-@takes("as_json", *SCORE_OPTIONS, settings=SCORE_SETTINGS)
+@takes(*SCORE_OPTIONS, "as_json", settings=SCORE_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Source,
@@ -75,7 +81,7 @@ def command(
 
     It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
-    A figure is the expected one, followed by the lowest and the highest. Above 64 MB figures are estimated
+    A figure is the expected value, followed by the lowest and the highest. Above 64 MB figures are estimated
     from a sample of the groups.
 
     Example: ruler check rollouts.jsonl -m openai/o3
@@ -331,14 +337,17 @@ def _print_page(facts: Facts) -> None:
     terminal.show(word + first, *more)
     share = facts["shown_to_the_judge"]
     written = {"cost_usd": _dollars(facts["cost_usd"])}
+    if form := facts["format"]:
+        written["format"] = f"{form['family']}, recognised by {form['tells']}"
     if share is not None:
         written["shown_to_the_judge"] = f"{share:.0%}"
     for title, names in _PAGE.items():
         rows = []
         for name in words(names):
             value = written.get(name) or _in_words(facts.get(name))
-            label = name.removesuffix("_usd").replace("_", " ")
-            rows.append((label, value))
+            label = _LABELS.get(name, name).replace("_", " ")
+            if value != f"absent {facts['rollouts']:,}":
+                rows.append((label, value))
         if title == "Cost" and facts["judges"][1:]:
             for judge in facts["judges"]:
                 calls = f"{_in_words(judge['calls'])} calls"
@@ -356,7 +365,7 @@ def _size(facts: Facts) -> str:
     """Return the size of the run in a line."""
     calls = count(round(facts["calls"].expected), "call")
     if facts["cached"]:
-        calls += f" (and {facts['cached']:,} cached)"
+        calls += f" (and {facts['cached']:,} in the ledger)"
     cost = facts["cost_usd"]
     price = "cost unknown"
     if cost:

@@ -52,7 +52,7 @@ def running(
         if not resumes:
             return ""
         lost = options.ledger_name == "none"
-        how = "no reply is kept; to start again" if lost else "to resume"
+        how = "no reply is kept; to start over" if lost else "to resume"
         names = [word for word in arguments if isinstance(word, str)]
         again = command_line(options, command_name(ctx), *names)
         return f"{how}: {again}"
@@ -121,7 +121,7 @@ def warn_of_variables() -> None:
         if remedy := instead_of(variable.removeprefix("RULER_")):
             raise UsageError("is not a setting", remedy, place=variable)
         print_note(
-            f"warning: {variable} sets no option; `ruler config --all` lists them"
+            f"warning: {variable} is not a setting; `ruler config --all` lists them"
         )
 
 

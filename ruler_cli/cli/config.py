@@ -55,8 +55,8 @@ def command(
 ) -> int:
     """Print the settings in effect, and where each comes from.
 
-    The command line wins over a variable, a variable over ruler.toml, and that over the default. Of a key
-    the name of its variable is printed, and whether it is set.
+    The command line wins over a variable, a variable over ruler.toml, and that over the default. Keys are
+    never printed, only the names of their variables and whether these are set.
 
     \b
     Example:

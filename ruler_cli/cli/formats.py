@@ -28,7 +28,7 @@ def command(ctx: typer.Context) -> int:
     Exit codes: 0 printed; 2 bad usage, or a mistake in ruler.toml.
     """
     with running(ctx) as options:
-        rows = [["format", "a record is", "its keys"]]
+        rows = [["format", "record", "its keys"]]
         for name, row in options.rows.items():
             keys = f"`{'`, `'.join((*row.messages, *row.answers))}`"
             rows.append([name, "as in ruler.toml", shorten(keys, _WIDTH)])

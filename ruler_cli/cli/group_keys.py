@@ -40,4 +40,4 @@ class KeySearch:
 
 def see_check(name: str) -> str:
     """Return the advice for a file without a group."""
-    return f"`ruler check {name}` says how groups are found"
+    return f"`ruler check {name}` shows how groups are found"

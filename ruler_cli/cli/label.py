@@ -40,7 +40,7 @@ def command(
 ) -> int:
     """Make a page on which people compare rollouts.
 
-    They do not see the scores. It hands out what they say as labels.jsonl, for
+    They do not see the scores. They download their answers as labels.jsonl, for
     `ruler agree SCORED --people labels.jsonl`.
 
     \b
@@ -77,7 +77,7 @@ def _write_page(
         )
     counts = page.write()
     pairs = sum(counts.drawn.values())
-    part = f"{pairs} of {count(draw.pairs, 'pair')} to compare"
+    part = f"{pairs:,} of {count(draw.pairs, 'pair')} to compare"
     print_written(part, counts.size, target)
     print_note(*label_sentences(counts))
     return scored.problems
@@ -95,7 +95,7 @@ def label_sentences(counts: LabelCounts) -> list[str]:
     sentences = [listed(ways)]
     if counts.left_out:
         left = count(counts.left_out, "drawn pair")
-        sentences.append(f"{left} left out: the texts do not fit into a page")
+        sentences.append(f"{left} left out: the texts do not fit on the page")
     sentences.append(
         "send it to those who label; each downloads labels.jsonl; then "
         "`ruler agree SCORED --people labels.jsonl`"

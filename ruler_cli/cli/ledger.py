@@ -1,4 +1,4 @@
-"""`ruler ledger path|stats|clear`: the judge's replies, stored so that none is paid for twice."""
+"""`ruler ledger path|stats|clear`: the judge's replies, kept so that none is paid for twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_HELP = """Stored replies of judges, so that no request is paid for twice.
+_HELP = """Kept replies of judges, so that no request is paid for twice.
 
 Example: ruler ledger stats
 """
@@ -121,22 +121,19 @@ def clear(
             if not options.yes:
                 number, used = opened.measure(older)
                 age = "" if days is None else f" older than {days:g} days"
-                what = (
-                    f"{count(number, 'row')}{age} ({short(used)}B) from {file}"
-                )
+                what = f"{count(number, 'reply')}{age} ({short(used)}B) from {file}"
                 if sys.stdin is None or not sys.stdin.isatty():
-                    remedy = (
-                        "use --yes, since stdin is not a terminal to ask on"
+                    raise UsageError(
+                        f"would remove {what}",
+                        "use --yes, since stdin is not a terminal to ask on",
                     )
-                    raise UsageError(f"would remove {what}", remedy)
                 if not typer.confirm(f"Remove {safe(what)}?", err=True):
                     typer.echo("removed nothing")
                     return 1
             number = opened.clear(older)
             left = opened.stats().size
-        removed = count(number, "row")
         typer.echo(
-            f"removed {removed} from {safe(str(file))}, now {short(left)}B"
+            f"removed {count(number, 'reply')} from {safe(str(file))}, now {short(left)}B"
         )
         return 0
 

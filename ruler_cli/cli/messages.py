@@ -135,7 +135,7 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
         sys.stdout = None
         raise typer.Exit(exit_code_of(error)) from None
     except MemoryError as error:
-        print_note("a record, or what it is packed in, does not fit in memory")
+        print_note("a record, or its container, does not fit in memory")
         raise typer.Exit(exit_code_of(error)) from None
     except OSError as error:  # e.g. a name that is too long, or a full disk
         try:

@@ -40,7 +40,9 @@ Scored = Annotated[
 ]
 OtherScored = Annotated[
     str,
-    typer.Argument(metavar="OTHER", help="Another one of the same input."),
+    typer.Argument(
+        metavar="OTHER", help="Another scored file of the same input."
+    ),
 ]
 ScoredSteps = Annotated[
     list[str],
@@ -51,14 +53,14 @@ ScoredSteps = Annotated[
 ]
 
 SCORE = {
-    "": words_of("model api_base passes max_cost rubric"),
+    "": words_of("model api_base limit rubric passes max_cost"),
     "Judge": words_of("params api_key_env api escalate escalate_gap"),
     "Quality": words_of("seed group_size ask read pictures"),
     "Limits and cost": words_of(
         "concurrency rpm tpm timeout max_failures price ledger retry_failed cached_only"
     ),
     "Input": words_of(
-        "limit format group_by grouping messages prompt reference reward outcome"
+        "group_by format grouping messages prompt reference reward outcome"
     ),
     "Output": words_of("on_failure force summary progress debug"),
     "Scale": words_of("shard engine ray_address"),

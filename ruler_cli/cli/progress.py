@@ -38,6 +38,8 @@ _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
 _UNIT = "group"
 _BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}"
+_COUNTED = "groups: {n_fmt} [{elapsed}, {rate_fmt}{postfix}]"
+"""The bar if the number of all groups is not known."""
 _BRIEF = _BAR + " [{elapsed}<{remaining}{postfix}]"
 _FULL = _BRIEF.replace("{postfix}", ", {rate_fmt}{postfix}")
 _FORMS = (
@@ -62,17 +64,17 @@ class Problems:
         self.number = 0
         self.first: list[str] = []
 
-    def add(self, sentence: str) -> None:
-        """Add a problem."""
+    def add(self, sentence: str, *, known: bool = False) -> None:
+        """Add a problem; one that is `known` already is counted alone."""
         self.number += 1
-        if self.number <= _NAMED:
+        if len(self.first) < _NAMED and not known:
             self.first.append(sentence)
             self._print(sentence)
 
     def close(self) -> None:
         """Print how many were not printed."""
-        if self.number > _NAMED:
-            print_note(f"… and {self.number - _NAMED} more {self._what}")
+        if more := self.number - len(self.first):
+            print_note(f"… and {more:,} more {self._what}")
 
 
 class Console(Observer):
@@ -118,10 +120,12 @@ class Console(Observer):
         self._unreadable.add(f"{self._source}: {problem.where} {reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
-        """Name a group that could not be scored; not those that the cap left out, which the end counts."""
+        """Name the first group that is not scored for a reason; the end counts the others, and those of the cap."""
         if kind != "budget":
-            why = str(reason)
-            self._unscored.add(f"group {group} not scored ({kind}): {why}")
+            why = f"not scored ({kind}): {reason!s}"
+            known = why in self._printed
+            self._printed.add(why)
+            self._unscored.add(f"group {group} {why}", known=known)
 
     def started(self, groups: int | None) -> None:
         """Note the number of groups."""
@@ -172,7 +176,9 @@ class Console(Observer):
                 ncols=0 if columns is None else None,
                 unit=_UNIT,
                 initial=self.summary.kept,
-                bar_format=form if columns and self._total else None,
+                bar_format=(form if columns else None)
+                if self._total
+                else _COUNTED,
                 postfix=", ".join(shown),
             )
             if columns is None or disp_len(line) <= columns:
@@ -235,10 +241,10 @@ def _facts(summary: Summary, status: Status) -> list[str]:
     facts = {
         f"waiting{seconds}: {why}": why,
         usd(summary.cost_usd or 0): summary.cost_usd,
-        f"{failed} failed": failed,
+        f"{failed:,} failed": failed,
         f"{status.in_flight} of {status.limit} calls in flight": status.limit,
         f"{status.retrying} to try again": status.retrying,
-        f"{summary.kept} cached": summary.kept,
+        f"{summary.kept:,} from the ledger": summary.kept,
         f"{requests}/min": status.requests_per_minute,
         f"{short(status.tokens_per_minute)} tokens/min": status.tokens_per_minute,
     }
@@ -251,5 +257,9 @@ def group_counter() -> tqdm[Any]:
 
     drawn = sys.stderr is not None and sys.stderr.isatty()
     return tqdm(
-        unit=_UNIT, leave=False, delay=_COUNTER_DELAY, disable=not drawn
+        unit=_UNIT,
+        bar_format=_COUNTED,
+        leave=False,
+        delay=_COUNTER_DELAY,
+        disable=not drawn,
     )

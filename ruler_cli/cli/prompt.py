@@ -39,8 +39,8 @@ def command(
 ) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
-    It is the first one: to the first judge of a panel, of the first pass and window. `ruler batch export` writes
-    all of them.
+    It is the first request: to the first judge of a panel, in the first pass and window. `ruler batch export`
+    writes all of them.
 
     Example: ruler prompt rollouts.jsonl --group task-17
 

@@ -38,7 +38,8 @@ def command(
 ) -> int:
     """Show a scored file on the terminal, as JSON, or as a page.
 
-    The figures of the run, with its worst groups; with --group one group in full. NO_COLOR turns colours off.
+    It shows the figures of the run and its worst groups, or one group in full with --group. NO_COLOR turns
+    colours off.
 
     \b
     Example:
@@ -48,7 +49,7 @@ def command(
       ruler report scored.jsonl -o report.html
       ruler report scored.jsonl --json | jq .figures.groups
 
-    Exit codes: 0 done; 1 some lines could not be read, or labels are of no rollout; 2 bad usage, unreadable
+    Exit codes: 0 done; 1 some lines could not be read, or some label names no rollout; 2 bad usage, unreadable
     input, nothing to compare with --people, or no annotations of ruler.
     """
     with running(ctx, source) as options:
@@ -70,7 +71,7 @@ def refuse_page_options(options: Options) -> None:
             raise UsageError("--max-groups is for a page; add -o FILE.html")
     elif options.as_json or options.group is not None:
         apart = "--json" if options.as_json else "--group"
-        raise UsageError(f"-o writes a page; leave {apart} out")
+        raise UsageError(f"-o writes a page; leave out {apart}")
 
 
 def shown(
@@ -137,7 +138,7 @@ def write_page(
     view = view_of(scored.reading, page.names, scored.figures())
     scored.report_problems()
     left_out, size = page.write(view.data(), view.rule)
-    part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
+    part = f"{left_out.rows:,} of " if left_out.rows < left_out.groups else ""
     print_written(f"{part}{count(left_out.groups, 'group')}", size, target)
     if left_out.sentences:
         print_note(left_out.sentences)

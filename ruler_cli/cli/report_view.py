@@ -42,7 +42,7 @@ _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
 _OF_CRITERION = {
     "mean": "mean",
-    "with_score": "with the score",
+    "with_score": "correlation with score",
     "reliability": "reliability",
     "first_less_last": "first - last",
 }
@@ -109,7 +109,7 @@ class RunView:
             if name == "failed":
                 for reason in figures["reasons"][:_REASONS]:
                     number = reason["groups"]
-                    times = f"{number} x " if number > 1 else ""
+                    times = f"{number:,} x " if number > 1 else ""
                     yield "", times + shorten(reason["reason"], _LONGEST)
         yield from sentences.times(figures)
 
@@ -121,7 +121,7 @@ class ComparisonView:
     reading: Comparison
     sources: Sequence[str]
     figures: Any
-    rule: ClassVar = "those the judges disagree on most"
+    rule: ClassVar = "those on which the judges disagree most"
     """The rule that chooses groups for a page that cannot hold all of them."""
 
     def data(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class ComparisonView:
             rows.append((group.first.key, [Text(pairs, NOTE)]))
         terminal.section(
             terminal.groups(["in another order"], rows),
-            title="groups they disagree on most",
+            title="groups on which the judges disagree most",
             indent=2,
         )
 
@@ -208,7 +208,7 @@ class ComparisonView:
             yield name, a, b, ""
         tied = self.figures["tied"]
         if any(tied):
-            a, b = map(str, tied)
+            a, b = map("{:,}".format, tied)
             yield "tied groups", a, b, ""
         difference = self.figures["difference"]
         if difference["value"] is not None:
@@ -292,7 +292,7 @@ def _criteria(
     for criterion in criteria:
         name = shorten(criterion["name"], _LONGEST)
         numbers = [given(criterion[key], "{:z.2f}") for key in _OF_CRITERION]
-        rows.append((name, str(criterion["rollouts"]), *numbers))
+        rows.append((name, f"{criterion['rollouts']:,}", *numbers))
     return terminal.numbers(heads, rows)
 
 

@@ -105,7 +105,7 @@ def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
         if number:
             are = f"{count(number, 'request')} of this ledger"
             print_note(
-                f"warning: {are} are in open batches; those of INPUT are sent, and paid for, again"
+                f"warning: {are} are in open batches; score sends those of INPUT again, and you pay twice"
             )
         judge = _judge_here if options.engine == "here" else _judge_on_ray
         record.result = judge(settings, options, record)
@@ -212,7 +212,7 @@ def _ask_ray(address: str) -> None:
             timeout=_PATIENCE,
         )
     except (OSError, ValueError, subprocess.SubprocessError):
-        remedy = "`ray status` tells the address; without one a cluster is started here"
+        remedy = "`ray status` shows the address; without one a cluster is started here"
         place = f"Ray at {address}"
         raise RefusedError(
             "no Ray answers there", remedy, place=place

@@ -174,9 +174,8 @@ class ScoredFiles:
         """Measure how the scores agree with labels; UsageError if there is nothing to compare."""
         measure = self._labels
         if measure.repeated:
-            groups = count(measure.repeated, "group")
             print_note(
-                f"{groups} with the rollouts of another one, not counted again"
+                f"not counted again: {count(measure.repeated, 'group')} with the rollouts of another group"
             )
         agreement: Agreement = measure.agreement()
         left = []

@@ -51,7 +51,7 @@ def command(
 ) -> int:
     """Keep groups and rollouts of a scored file by their scores.
 
-    Kept bytes are unchanged. Conditions come before --keep. A group without a figure is in no range of it, and
+    Kept bytes are unchanged. Conditions come before --keep. A group that lacks a figure is in no range of it, and
     `disagreement` without a range means that the judge orders some pair of rollouts against their labels.
     Rollouts without a score are never kept by --keep.
 
@@ -115,11 +115,11 @@ def _run(options: Options, source: str, output: str) -> int:
     groups = count(counts["groups"], "group")
     rollouts = count(counts["rollouts"], "rollout")
     parts = [
-        f"{counts['kept groups']} of {groups}, {counts['kept rollouts']} of {rollouts} kept"
+        f"{counts['kept groups']:,} of {groups}, {counts['kept rollouts']:,} of {rollouts} kept"
     ]
     if pairs is not None:
         figures = {
-            "pairs written": f"{pairs.pairs}, from {groups}",
+            "pairs written": f"{pairs.pairs:,}, from {groups}",
             "groups without a pair": in_words(pairs.no_pair),
             "rollouts that cannot be written": in_words(pairs.left_out),
         }

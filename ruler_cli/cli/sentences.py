@@ -32,7 +32,7 @@ _NOT_COUNTED = {
     "equal": "equal",
     "unsure": "unsure",
     "unscored": "without a score",
-    "not_asked": "of them not asked about",
+    "not_asked": "of which the judge was not asked about",
 }
 """Counts of labelled pairs that say nothing of a judge, in words."""
 _NAME = 24
@@ -59,7 +59,7 @@ _NOTES = """
 {0.windowed:group} shown in windows
 {0.escalated:group} scored by the stronger judge
 {0.suspect:rollout} with text that addresses a judge (suspect)
-{0.mended:reply} mended: a slip or two away from the JSON asked for
+{0.mended:reply} mended: almost the JSON that was asked for
 {0.other_scale:group} scored 0 and 1 alone by a judge that left that scale later: perhaps on another one
 {0.unknown_ids:unknown id} in replies, ignored
 {0.shortened:group} shortened to fit the judge
@@ -87,13 +87,13 @@ def counts(figures: ReportFigures) -> Iterator[Fact]:
     n = figures["groups"]
     states = "none tied"
     if n["tied"]:
-        states = f"{n['live']} live, {n['tied']} tied"
-    scored = f"{n['scored']} of {n['all']} scored ({states})"
+        states = f"{n['live']:,} live, {n['tied']:,} tied"
+    scored = f"{n['scored']:,} of {n['all']:,} scored ({states})"
     others = {"failed": n["failed"], "not judged": n["unmarked"]}
     yield "groups", _joined(scored, listed(others))
     yield "failed", listed(figures["failed_by_kind"])
     n = figures["rollouts"]
-    scored = f"{n['scored']} of {n['all']} scored"
+    scored = f"{n['scored']:,} of {n['all']:,} scored"
     others = {
         "not annotated": n["all"] - n["scored"] - n["failed"],
         "with an original reward": n["labelled"],
@@ -108,7 +108,9 @@ def listed(
     counts: Mapping[str, int],
 ) -> str:
     """List what there is of each, without what there is none of."""
-    return _joined(*(f"{n} {what}" if n else "" for what, n in counts.items()))
+    return _joined(
+        *(f"{n:,} {what}" if n else "" for what, n in counts.items())
+    )
 
 
 def _joined(*parts: str) -> str:
@@ -125,10 +127,11 @@ def findings(
     weak = weakness(groups, values["median"])
     yield "weak judge", weak
     same = groups["same_explanations"]
-    explained = count(groups["explained"], "group")
     if 3 * same > groups["explained"]:
-        alike = f"in {same} of {explained} all explanations are the same"
-        yield "explanations", alike
+        yield (
+            "explanations",
+            f"in {same:,} of {count(groups['explained'], 'group')} all explanations are the same",
+        )
     if values["median"] is not None:
         words = reliability(values)
         if values["median"] < LOW and not weak:
@@ -311,7 +314,7 @@ def verdict(figures: _Json) -> str:
     more = count(points, "point") if points else "less than a point"
     sure = "beyond chance" if difference["told_apart"] else "within chance"
     if difference["low"] is None:
-        sure = "too few to tell it from chance"
+        sure = "too few groups to rule out chance"
     better = "A" if value > 0 else "B"
     return f"{better} is {more} better in accuracy on {groups}, {sure}"
 
@@ -359,7 +362,7 @@ def pair_counts(
     """Count the pairs of rollouts that scores put in order, in reverse, and not at all."""
     of = f"{count(pairs, 'pair')} {what}".rstrip()
     in_order = pairs - against - tied
-    return f"{in_order} of {of} in order, {against} reversed, {tied} tied"
+    return f"{in_order:,} of {of} in order, {against:,} reversed, {tied:,} tied"
 
 
 def position_bias(
@@ -402,13 +405,11 @@ def weakness(groups: _Json, median: float | None) -> str:
     number = count(compared, "group")
     words = ""
     if 3 * groups["one_score"] > compared:
-        words = (
-            f"{groups['one_score']} of {number} got one score for all rollouts"
-        )
+        words = f"{groups['one_score']:,} of {number} got one score for all rollouts"
     elif median is not None and median < _NONE and tied >= _NEARLY * compared:
-        words = f"{tied} of {number} tied, with a median reliability of 0"
+        words = f"{tied:,} of {number} tied, with a median reliability of 0"
     advice = (
-        ": the judge does not tell them apart; try another judge or rubric; "
+        ": the judge cannot tell them apart; try another judge or rubric; "
         "more passes are unlikely to help"
     )
     return words and words + advice
@@ -421,7 +422,7 @@ def length_bias(trend: _Json) -> str:
     correlation = trend["correlation"]
     if trend["groups"] < FEW or abs(slope) < max(SURE * error, _SHOWN):
         return ""
-    return f"twice as long scores {slope:+z.3f} ± {error:.3f} (correlation {correlation:+z.2f})"
+    return f"twice the length changes a score by {slope:+z.3f} ± {error:.3f} (correlation {correlation:+z.2f})"
 
 
 def reliability(values: _Json) -> str:
@@ -430,7 +431,7 @@ def reliability(values: _Json) -> str:
     if values["groups"] > 1:
         low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
         groups = count(values["groups"], "group")
-        words = f"median {words}, below {LOW} in {low} of {groups}"
+        words = f"median {words}, below {LOW} in {low:,} of {groups}"
     return words
 
 
@@ -505,7 +506,7 @@ def summary_lines(
     if summary.unsure_usd:
         more = usd(summary.unsure_usd)
         out.append(
-            f"calls without a stated usage may have cost up to {more} more"
+            f"calls whose usage is unknown may have cost up to {more} more"
         )
     return out
 
@@ -542,10 +543,10 @@ def _first_line(summary: Summary) -> str:
     cost = calls = count(summary.usage.calls, "call")
     if summary.cost_usd is not None:
         cost = f"{usd(summary.cost_usd)} ({calls})"
-    elif summary.asked or summary.usage.calls:
+    elif summary.usage.calls:
         spent = _joined(calls, f"{short(tokens)} tokens" if tokens else "")
         cost = f"cost unknown ({spent})"
     states = {"tied": summary.tied, "failed": sum(summary.failed.values())}
     parts = (given(mean, "mean {:z.2f}"), listed(states), cost)
-    scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
+    scored = f"{summary.scored:,} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
     return f"{scored}: {_joined(*parts)}"

@@ -53,7 +53,7 @@ _COLUMN = 9
 """The width of a column of the table."""
 _ORIGINS = {
     "name": "by the number in their names",
-    "order": "in the order of the command line: no number in their names tells them apart",
+    "order": "in the order of the command line: no number in their names orders them",
 }
 _NOTES = {
     "same files": ("same_as", "holds the groups of step {}: no test counts it"),
@@ -196,7 +196,7 @@ class TrendView:
         """The result in a sentence."""
         steps = count(len(self._trend.steps), "step")
         if not any(test.runs for test in self._trend.tests):
-            few = f"Nothing can be told yet of {steps}: {LEAST} with scores are needed"
+            few = f"No drift can be tested in {steps}: {LEAST} with scores are needed"
             return f"{few}, judged alike, with rewards, a second judge or answers of several lengths"
         drifts = "No drift"
         if self._trend.drifts:
@@ -233,8 +233,8 @@ class TrendView:
             yield "no rewards", remedy
         yield (
             "false alarms",
-            f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts, if noise hardly follows itself from "
-            "step to step; up to 30% were measured where it does",
+            f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts, if the noise of a step hardly "
+            "depends on that of the step before; up to 30% were measured where it does",
         )
 
     def _sentence(self, drift: Drift) -> str:

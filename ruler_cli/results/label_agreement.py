@@ -212,8 +212,8 @@ def gate(
     accuracy = agreement["scorers"][0][GATED]
     if accuracy["low"] is None:
         raise UsageError(
-            f"nothing can be measured: an interval takes pairs of {FEWEST} groups, and labels order some in "
-            f"{accuracy['groups']}",
+            f"nothing can be measured: an interval needs ordered pairs in {FEWEST} groups, and the labels order "
+            f"pairs in {accuracy['groups']}",
             f"label a pair in {FEWEST} groups or more, drawn at random",
             place=f"--at-least {bound:g}",
         )

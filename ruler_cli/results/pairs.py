@@ -149,7 +149,7 @@ class PairMaker:
         if tools in EMPTY:
             tools = None
         elif not is_list(tools):
-            raise UnreadableError("tools that are no list")
+            raise UnreadableError("tools that are not a list")
         texts = (prompt, tools and _json(tools), answer)
         return WrittenRollout(name, scored.score, *map(_json, texts))
 
@@ -240,5 +240,5 @@ def _json(value: Any) -> str:
         )
         text.encode()
     except ValueError:
-        raise UnreadableError("NaN, or text that is no Unicode") from None
+        raise UnreadableError("NaN, or text that is not Unicode") from None
     return text

@@ -163,7 +163,7 @@ def cut(
         except RecursionError:
             reason = "is nested too deeply"
     raise UsageError(
-        f"{line.where} cannot lose a rollout exactly: it {reason}",
+        f"no rollout can be removed from {line.where}: it {reason}",
         "use conditions about groups, which leave out whole records",
     )
 

@@ -512,8 +512,6 @@ class ScoringSession:
             reason, ReaderGone
         ):  # `| head` is quiet
             return
-        if in_flight and not isinstance(reason, InterruptedRun):
-            self.observer.note(reason.brief)  # calls in flight may take long
         self.observer.stopping(in_flight, grace)
 
     def _give_up(self) -> None:

@@ -266,7 +266,7 @@ class JudgeSettings(Section):
         Mapping[str, Any],
         params_of,
         Option(
-            "Extra parameter of the judge call, as JSON if it is JSON. Repeatable.",
+            "Extra parameter of each call, e.g. temperature=0.2; VALUE is read as JSON if it is JSON. Repeatable.",
             "KEY=VALUE",
             many=True,
         ),
@@ -432,7 +432,10 @@ class AskSettings(Section):
     rubric: Annotated[
         str | Rubric | None,
         read_rubric,
-        Option("Grading standards; a group's own `rubric` wins.", "TEXT|@FILE"),
+        Option(
+            "Grading standards; a group's own `rubric` wins.  [default: built-in]",
+            "TEXT|@FILE",
+        ),
     ] = None
     order: Annotated[
         Literal["random", "input"],

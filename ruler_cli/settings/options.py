@@ -86,7 +86,7 @@ class OutputSettings(Section):
     ray_address: Annotated[
         str | None,
         Option(
-            "A running Ray cluster that this machine is part of.  [default: one is started here]",
+            "A running Ray cluster that this machine is part of.  [default: RAY_ADDRESS, else one is started here]",
             "HOST:PORT",
         ),
     ] = None
@@ -108,7 +108,7 @@ class CommandSettings(Section):
     people: Annotated[
         Paths,
         Option(
-            "Labels of people: comparisons, as JSON lines. Repeatable.",
+            "Labels of people, from a page of `ruler label`. Repeatable.",
             "FILE",
             many=True,
         ),

@@ -88,7 +88,7 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.99"
     )
     assert gated.returncode == 1
-    assert "not passed" in gated.stdout
+    assert "failed: the interval" in gated.stdout
 
 
 def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         tmp_path / "equal.jsonl", [line | {"choice": "equal"} for line in few]
     )
     reasons = {
-        "few": "an interval takes pairs of 5 groups",
+        "few": "an interval needs ordered pairs in 5 groups",
         "none": "no label says that one rollout is better",
         "stray": "in group 'elsewhere': no such rollout",
         "equal": "no label says that one rollout is better",

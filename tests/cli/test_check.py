@@ -129,14 +129,14 @@ def test_cached(
     assert result["cached"] == "2"
     assert result["calls"] == "1 (from 1 to 2)"
     assert result["verdict"].startswith(
-        "ready: 3 groups, 1 call (and 2 cached), about $0.0"
+        "ready: 3 groups, 1 call (and 2 in the ledger), about $0.0"
     )
     all_cached = rows(ruler("check", dump, *args).stdout)
     assert all_cached["cached"] == "2"
     assert all_cached["cost"] == "$0.00"
     unpriced = ruler("check", dump, *args[:-2]).stdout
     assert unpriced.startswith(
-        "ready: 2 groups, 0 calls (and 2 cached), no cost with openai/good\n"
+        "ready: 2 groups, 0 calls (and 2 in the ledger), no cost with openai/good\n"
     )
     again = ruler("score", dump, "out.jsonl", *args[:-2])
     assert re.search(

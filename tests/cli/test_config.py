@@ -487,12 +487,12 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
     ).stderr
     assert (
         errors.count(
-            "warning: RULER_PASES sets no option; `ruler config --all` lists them"
+            "warning: RULER_PASES is not a setting; `ruler config --all` lists them"
         )
         == 1
     )
     for other in ("RULER_KEEP", "RULER_HOME_OF_ANOTHER"):
-        assert errors.count(f"warning: {other} sets no option; ") == 1
+        assert errors.count(f"warning: {other} is not a setting; ") == 1
     assert "RULER_PASSES sets" not in errors
     assert ruler("score", "--help", **env).stderr == ""
 

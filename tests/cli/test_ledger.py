@@ -95,8 +95,8 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
     """Without a terminal `clear` needs --yes, and says how much it would remove; then it removes it."""
     command = ("ledger", "clear", "--ledger", ledger_path)
     for more, words in (
-        ((), "4 rows ("),
-        (("--older-than", 2), "4 rows older than 2 days ("),
+        ((), "4 replies ("),
+        (("--older-than", 2), "4 replies older than 2 days ("),
     ):
         done = ruler(*command, *more)
         assert (done.returncode, done.stdout) == (2, "")
@@ -108,13 +108,13 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
             "UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,)
         )
         some = ruler(*command, "--older-than", 2, "--yes")
-        assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
+        assert (some.returncode, "removed 3 replies" in some.stdout) == (0, True)
         assert (
-            "removed 0 rows"
+            "removed 0 replies"
             in ruler(*command, "--older-than", 2, "--yes").stdout
         )
         rest = ruler(*command, "--yes")
-        assert (rest.returncode, "removed 1 row " in rest.stdout) == (0, True)
+        assert (rest.returncode, "removed 1 reply " in rest.stdout) == (0, True)
         assert ledger.find(b"1") is None
 
 

@@ -73,8 +73,8 @@ OURS = {
     f"{S} --set standardize=true -m offline": "--set standardize: needs a panel; use -m for each judge",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; `ruler check in.jsonl` says",
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
-    "report in.jsonl --json -o a.html": "-o writes a page; leave --json out",
-    "report in.jsonl --group task-17 -o a.html": "-o writes a page; leave --group out",
+    "report in.jsonl --json -o a.html": "-o writes a page; leave out --json",
+    "report in.jsonl --group task-17 -o a.html": "-o writes a page; leave out --group",
 }
 """Mistakes that the commands report."""
 

@@ -13,7 +13,7 @@ from tests.judge_server import JudgeServer
 
 TWELVE = [group(f"g{i}", 0.1, 0.5, 0.9) for i in range(12)]
 ALL_TIED = (
-    "12 of 12 groups got one score for all rollouts: the judge does not tell them apart; "
+    "12 of 12 groups got one score for all rollouts: the judge cannot tell them apart; "
     "try another judge or rubric; more passes are unlikely to help"
 )
 

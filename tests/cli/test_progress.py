@@ -78,7 +78,7 @@ def test_log(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     console.tick(SUMMARY, WAITS)
     assert logged(capsys) == (
         "40% 40/100 [01:00<02:00,  2.00s/group, waiting 34 s: requests per minute, $1.20, 3 failed, "
-        "12 of 16 calls in flight, 2 to try again, 10 cached, 512 requests/min, 1.31M tokens/min]"
+        "12 of 16 calls in flight, 2 to try again, 10 from the ledger, 512 requests/min, 1.31M tokens/min]"
     )
     clock.now += 30
     console.tick(Summary(), Status(1, 4, 2, why="--max-cost"))
@@ -87,7 +87,7 @@ def test_log(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
 
 BARS = {
     200: ",  2.00s/group, waiting 34 s: requests per minute, $1.20, 3 failed, 12 of 16 calls in flight, "
-    "2 to try again, 10 cached",
+    "2 to try again, 10 from the ledger",
     120: ",  2.00s/group, waiting 34 s, $1.20, 3 failed",
     80: ",  2.00s/group, waiting 34 s, $1.20",
     60: ", waiting 34 s, $1.20",

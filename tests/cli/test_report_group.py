@@ -125,7 +125,7 @@ def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
-    """An unknown key is refused, with the command that says how groups are found."""
+    """An unknown key is refused, with the command that shows how groups are found."""
     write(
         tmp_path / "s.jsonl",
         [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)],
@@ -134,7 +134,7 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no group `tsk-17\\x1b`" in done.stderr
     output = ruler("report", "s.jsonl", "--group", "zzz").stderr
-    assert "`ruler check s.jsonl` says how groups are found" in output
+    assert "`ruler check s.jsonl` shows how groups are found" in output
 
 
 def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_next_command(
     [
         ("400", "2 groups not scored"),
         ("not-json", "2 groups not scored"),
-        ("401", "no reply is kept; to start again: ruler score in.jsonl"),
+        ("401", "no reply is kept; to start over: ruler score in.jsonl"),
     ],
 )
 def test_without_ledger(

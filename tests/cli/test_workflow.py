@@ -35,4 +35,4 @@ def test_workflow() -> None:
             environment,
         )
         assert done.returncode == 1
-        assert "not passed" in done.stdout
+        assert "failed: the interval" in done.stdout

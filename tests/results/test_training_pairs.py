@@ -147,7 +147,7 @@ MESSAGES: dict[str, list[list[dict[str, Any]]]] = {
         [{"role": "system", "content": "x"}, ANSWER],
     ],
     "no turn of the agent": [[ASKED]],
-    "NaN, or text that is no Unicode": [
+    "NaN, or text that is not Unicode": [
         [ASKED, ANSWER | {"content": "\ud800"}],
         [ASKED, ANSWER | {"tool_calls": [{"function": {"name": "f", "arguments": {"a": float("nan")}}}]}],
     ],
@@ -156,7 +156,7 @@ MESSAGES: dict[str, list[list[dict[str, Any]]]] = {
 HISTORY = {"messages_and_choices": [ASKED, ANSWER]}
 MORE: dict[str, dict[str, Any]] = {
     "several conversations in one rollout": {"additional_histories": [HISTORY]},
-    "tools that are no list": {"tools": "some"},
+    "tools that are not a list": {"tools": "some"},
 }
 """Other members of a rollout that cannot be written whole."""
 

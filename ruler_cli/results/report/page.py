@@ -149,7 +149,7 @@ class LeftOut(NamedTuple):
         if self.rows < self.groups:
             sentences.append(
                 f"The table has {self.rows:,} of {self.groups:,} groups, {self.rule}; the figures count all. "
-                f"With --max-groups {self.groups} it has all."
+                f"With --max-groups {self.groups} it has all of them."
             )
         if self.texts < self.rows:
             sentences.append(

@@ -49,14 +49,17 @@ function judged(f) {
 }
 
 /** What made the scores, as the file and a ledger say it: the models that answered, rubrics and parameters with their texts. */
-function MadeBy({ made: { served, rubrics, params, versions, built_in: builtIn } }) {
+function MadeBy({ made: { served, rubrics, own_rubrics: own, params, versions, built_in: builtIn } }) {
   const times = (all, n) => (all.length > 1 ? ` (${many(n, "group")})` : "");
   const counted = (counts) => Object.entries(counts).map(([name, n], _, all) => name + times(all, n)).join(", ");
   const texts = (name, list) => list.map(({ digest, text, groups }) => {
     const known = digest === builtIn ? " (built-in)" : text === null ? " (text not found)" : "";
     return [name, digest + known + times(list, groups), text];
   });
-  const rows = [["served as", counted(served)], ...texts("rubric", rubrics), ...texts("parameters", params), ["ruler", counted(versions)]].filter(([, sentence]) => sentence);
+  const shared = rubrics.filter(({ digest, groups }) => groups !== own[digest]);
+  const owners = Object.values(own).reduce((sum, n) => sum + n, 0);
+  const owned = owners === 1 ? "1 group has its own" : `${whole(owners)} groups have their own`;
+  const rows = [["served as", counted(served)], ...texts("rubric", shared), ["rubric", owners > 0 && owned], ...texts("parameters", params), ["ruler", counted(versions)]].filter(([, sentence]) => sentence);
   return rows.length > 0 && html`<details class="card made">
     <summary><h3>What made the scores</h3></summary>
     <dl>${rows.map(([name, sentence, text], i) => html`<div key=${i}><dt>${name}</dt>
@@ -97,13 +100,13 @@ function Worst({ data: { worst, rows } }) {
 }
 
 /** Names of the sentences about the judge, of those of the terminal (cli/sentences.py). */
-const OF_JUDGE = ["agreement", "against people", "", "position", "length", "reliability", "weak judge", "explanations", "flags"];
+const OF_JUDGE = ["agreement", "against people", "", "position bias", "length", "reliability", "weak judge", "explanations", "flags"];
 
 /** The criteria of the rubric: the one that goes with the score the most first. */
 function Criteria({ criteria }) {
   const columns = [
     ["Mean", "mean", "The mean value over all rollouts, from 0 to 1"],
-    ["With the score", "with_score", "The correlation of its values with the scores within groups: 1 or −1 decides them, 0 does not matter"],
+    ["Correlation with score", "with_score", "The correlation of its values with the scores within groups: 1 or −1 decides them, 0 does not matter"],
     ["Reliability", "reliability", "How well its differences in a group would repeat: 1 fully, 0 not at all; known from two passes on"],
     ["First − last", "first_less_last", "Its mean for the rollout shown first, less that for the one shown last"],
   ];
