@@ -106,7 +106,8 @@ def test_repeated_groups(name: str, ruler: Ruler, tmp_path: Path) -> None:
     repeats = len(REPEATS[name](lines)) - 40
     assert again["repeated"] == repeats
     assert (
-        f"not counted again: {repeats} groups with the rollouts of" in again["stderr"]
+        f"not counted again: {repeats} groups with the rollouts of"
+        in again["stderr"]
     )
     assert (once["repeated"], once["stderr"]) == (0, "")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulated import truth
+from ruler_cli.types import words_of
 from tests import people
 from tests.cli.scored import HOSTILE
 from tests.cli.test_agree import dump, trajectory
@@ -22,7 +23,7 @@ SIMULATED = ROOT / "samples" / "simulated.jsonl"
 def scored(ruler: Ruler, tmp_path: Path) -> Path:
     """The simulated groups with scores."""
     done = ruler(
-        "score", SIMULATED, "s.jsonl", "-m", "simulated", "--passes", "2"
+        "score", SIMULATED, *words_of("s.jsonl -m simulated --passes 2")
     )
     assert done.returncode == 0, done.stderr
     return tmp_path / "s.jsonl"
@@ -49,7 +50,7 @@ def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     lines = people.comparisons(scored, 40, {"ana": 0.02})
     write(tmp_path / "l.jsonl", lines)
     done = ruler(
-        "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.9", "--json"
+        *words_of("agree s.jsonl --people l.jsonl --at-least 0.9 --json")
     )
     assert done.returncode == 1
     result = json.loads(done.stdout)
@@ -79,14 +80,10 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         "group 'elsewhere\\x1b[2J': no such rollout in s.jsonl" in done.stderr
     )
     assert "s.jsonl: line 41" in done.stderr
-    gated = ruler(
-        "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4"
-    )
+    gated = ruler(*words_of("agree s.jsonl --people l.jsonl --at-least 0.4"))
     assert (gated.returncode, gated.stderr) == (0, done.stderr)
     assert "passed" in gated.stdout
-    gated = ruler(
-        "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.99"
-    )
+    gated = ruler(*words_of("agree s.jsonl --people l.jsonl --at-least 0.99"))
     assert gated.returncode == 1
     assert "failed: the interval" in gated.stdout
 
@@ -126,9 +123,7 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     for drawn, code in (("disputed", 2), ("", 0)):
         lines = [line | {"drawn": drawn, "chance": None} for line in many]
         write(tmp_path / "l.jsonl", lines)
-        done = ruler(
-            "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4"
-        )
+        done = ruler(*words_of("agree s.jsonl --people l.jsonl --at-least 0.4"))
         assert done.returncode == code, drawn
         assert ("none at random" in done.stderr) == (code == 2)
     write(tmp_path / "u.jsonl", [trajectory("g", s, None) for s in (0.1, 0.9)])
@@ -144,7 +139,7 @@ def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
         good = truth(json.dumps(rollout["messages"])) > 0.5
         rollout["metadata"] = {"good": good}
     write(tmp_path / "in.jsonl", lines)
-    ruler("score", "in.jsonl", "s.jsonl", "-m", "simulated")
+    ruler(*words_of("score in.jsonl s.jsonl -m simulated"))
     command = ("agree", "s.jsonl", "--labels", "metadata.good")
     done = ruler(*command)
     assert done.returncode == 1

@@ -14,6 +14,7 @@ import pytest
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -143,12 +144,7 @@ def test_no_side_effects(
     """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler(
-        "batch",
-        "export",
-        "in.jsonl",
-        "r.jsonl",
-        "-m",
-        "openai/o3",
+        *words_of("batch export in.jsonl r.jsonl -m openai/o3"),
         OPENAI_BASE_URL=server.base,
     )
     assert done.returncode == 0
@@ -161,26 +157,20 @@ def test_no_side_effects(
 def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     """`-` is stdout, with the bytes of a file, from a pipe too; so is a link to a pipe."""
     write(tmp_path / "in.jsonl", GROUPS)
-    ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    ruler(*words_of("batch export in.jsonl r.jsonl -m openai/o3"))
     text = (tmp_path / "r.jsonl").read_text()
     assert (
-        ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout
-        == text
+        ruler(*words_of("batch export in.jsonl - -m openai/o3")).stdout == text
     )
     piped = ruler(
-        "batch",
-        "export",
-        "-",
-        "-",
-        "-m",
-        "openai/o3",
+        *words_of("batch export - - -m openai/o3"),
         stdin=(tmp_path / "in.jsonl").read_text(),
     )
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
     assert (
         process(
-            "batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3"
+            *words_of("batch export in.jsonl /dev/stdout -m openai/o3")
         ).stdout
         == text
     )
@@ -230,7 +220,7 @@ def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "in.jsonl",
         [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}],
     )
-    done = ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    done = ruler(*words_of("batch export in.jsonl r.jsonl -m openai/o3"))
     assert done.returncode == 1
     assert "line 2" in done.stderr
     assert "cannot be asked about: 1 group" in done.stderr
@@ -240,7 +230,7 @@ def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
 def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
     """Rollouts are not overwritten, and an earlier request file stays if nothing can be rendered."""
     write(tmp_path / "in.jsonl", GROUPS)
-    ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    ruler(*words_of("batch export in.jsonl r.jsonl -m openai/o3"))
     (tmp_path / "bad.jsonl").write_text('{"no": "rollouts"}\n' * 3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for names in (
@@ -260,7 +250,7 @@ def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
     """A row holds the request that `ruler prompt` prints."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     body: Any = orjson.loads(
-        ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout
+        ruler(*words_of("batch export in.jsonl - -m openai/o3")).stdout
     )["body"]
     printed = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout
     system, user = (message["content"] for message in body["messages"])

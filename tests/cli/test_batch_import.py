@@ -10,6 +10,7 @@ import pytest
 
 from ruler_cli.files.error_map import zstd
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import words_of
 from tests.batch.test_import_replies import expired, good, key, long
 from tests.conftest import Ruler
 
@@ -23,7 +24,7 @@ def written(path: Path, *lines: bytes) -> Path:
 def test_complete_import(ruler: Ruler, tmp_path: Path) -> None:
     """A file of answers is imported with a short table and exit code 0, and a second import adds nothing."""
     written(tmp_path / "r.jsonl", good(1), good(2))
-    done = ruler("batch", "import", "r.jsonl", "--ledger", "l.sqlite")
+    done = ruler(*words_of("batch import r.jsonl --ledger l.sqlite"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "ledger  l.sqlite",
@@ -31,7 +32,7 @@ def test_complete_import(ruler: Ruler, tmp_path: Path) -> None:
         "rows    2",
         "new     2",
     ]
-    again = ruler("batch", "import", "r.jsonl", "--ledger", "l.sqlite")
+    again = ruler(*words_of("batch import r.jsonl --ledger l.sqlite"))
     assert again.returncode == 0
     assert "known   2" in again.stdout
     with Ledger(tmp_path / "l.sqlite") as ledger:
@@ -61,7 +62,7 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` prints the same as one object."""
     written(tmp_path / "r.jsonl", good(1), good(1), long(2), expired(3), b"{}")
-    done = ruler("batch", "import", "r.jsonl", "--ledger", "l.sqlite", "--json")
+    done = ruler(*words_of("batch import r.jsonl --ledger l.sqlite --json"))
     assert done.returncode == 1
     assert json.loads(done.stdout) == {
         "ledger": "l.sqlite",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.values import talk
@@ -401,14 +402,7 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     ]
     assert embedded == "ready: 2 groups, 2 calls, no cost with offline"
     panel = ruler(
-        "check",
-        "in.jsonl",
-        "-m",
-        "mine",
-        "-m",
-        "other",
-        "--api-base",
-        "http://x/v1",
+        *words_of("check in.jsonl -m mine -m other --api-base http://x/v1"),
     ).stdout
     assert (
         panel.splitlines()[0]
@@ -431,9 +425,7 @@ def test_every_reason(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` has every reason why a run is not ready, and a judge that is refused decides the exit code."""
     path = write(tmp_path / "in.jsonl", PAIRS[:1])
     path.write_text(path.read_text() + "{broken\n")
-    done = ruler(
-        "check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json"
-    )
+    done = ruler(*words_of("check in.jsonl -m openai/o3 -m opneai/o3 --json"))
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["ready"], len(facts["missing_keys"])) == (
         2,
@@ -462,9 +454,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
             "not ready: no group of INPUT has anything to compare: "
         )
         assert "--set single=score" in " ".join(done.stdout.split())
-        done = ruler(
-            "check", "in.jsonl", "-m", "offline", "--set", "single=score"
-        )
+        done = ruler(*words_of("check in.jsonl -m offline --set single=score"))
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
         assert "every group has one rollout" not in done.stdout
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])
@@ -473,5 +463,5 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     empty = page(ruler, "in.jsonl")
     assert empty["verdict"] == "not ready: there is no group that can be scored"
     assert empty["found"].startswith("no records: INPUT is empty")
-    done = ruler("check", "in.jsonl", "--json", "-m", "offline")
+    done = ruler(*words_of("check in.jsonl --json -m offline"))
     assert (done.returncode, json.loads(done.stdout)["ready"]) == (1, False)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.types import words_of
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.values import few
@@ -51,7 +52,7 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(
         b"\r\n".join([*lines, b""]) + b'{"trajectories": ['
     )
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    done = ruler(*words_of("score in.jsonl out.jsonl -m offline"))
     assert done.returncode == 1, done.stderr
     assert [r["group_id"] for r in read(tmp_path / "out.jsonl")] == ["a", "c"]
     failed = (tmp_path / "out.jsonl.failed.jsonl").read_bytes().splitlines()
@@ -233,7 +234,7 @@ def test_hostile_key(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "in.jsonl",
         [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}],
     )
-    stderr = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
+    stderr = ruler(*words_of("score in.jsonl o.jsonl -m offline")).stderr
     assert not any(
         line.startswith("ruler: all is well") for line in stderr.splitlines()
     )
@@ -262,13 +263,7 @@ def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert (
         ruler(
-            "score",
-            "in.jsonl",
-            "o.jsonl",
-            "-m",
-            "offline",
-            "--on-failure",
-            "drop",
+            *words_of("score in.jsonl o.jsonl -m offline --on-failure drop"),
         ).returncode
         == 1
     )
@@ -277,7 +272,7 @@ def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
     ]
     assert (
         ruler(
-            "score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline"
+            *words_of("score o.jsonl.failed.jsonl p.jsonl -m offline")
         ).returncode
         == 1
     )

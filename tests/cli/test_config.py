@@ -13,6 +13,7 @@ import ruler_cli
 from ruler_cli.cli.options import SCORE_OPTIONS
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.fields import is_flag
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
@@ -159,13 +160,7 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     assert (
         "settings of"
         not in ruler(
-            "score",
-            "in.jsonl",
-            "out.jsonl",
-            "--config",
-            "none",
-            "-m",
-            "offline",
+            *words_of("score in.jsonl out.jsonl --config none -m offline"),
         ).stderr
     )
     assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
@@ -226,14 +221,9 @@ def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
             assert words in note
             assert "a-key" not in done.stderr
     own = ruler(
-        "score",
-        "in.jsonl",
-        "o.jsonl",
-        "-q",
-        "--api-base",
-        "http://127.0.0.1:9/v1",
-        "-m",
-        "openai/x",
+        *words_of(
+            "score in.jsonl o.jsonl -q --api-base http://127.0.0.1:9/v1 -m openai/x"
+        ),
     )
     assert "settings of" not in own.stderr
 
@@ -391,7 +381,7 @@ def test_mistakes(
     for text, message in MISTAKES.items():
         with subtests.test(text=text[:90]):
             (tmp_path / "ruler.toml").write_text(text)
-            done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+            done = ruler(*words_of("score in.jsonl out.jsonl -m offline"))
             assert done.stderr.startswith(f"ruler: ruler.toml{message}"), (
                 done.stderr
             )
@@ -483,7 +473,7 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
         "RULER_PASSES": "1",
     }
     errors = ruler(
-        "score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env
+        *words_of("score in.jsonl out.jsonl -m offline"), debug, **env
     ).stderr
     assert (
         errors.count(
@@ -558,11 +548,7 @@ def test_panel_of_two_endpoints(
         )
         assert (
             ruler(
-                "score",
-                "in.jsonl",
-                "third.jsonl",
-                "--config",
-                "none",
+                *words_of("score in.jsonl third.jsonl --config none"),
                 *words,
             ).returncode
             == 0

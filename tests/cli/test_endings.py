@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.types import ENDINGS
+from ruler_cli.types import ENDINGS, words_of
 from tests.conftest import Ruler, read, write
 from tests.formats.changes import sample
 
@@ -28,7 +28,7 @@ def dump(tmp_path: Path) -> list[str]:
 
 def test_output(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     """Each record of OUTPUT says how its rollout ended, as text, empty for a normal end."""
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    ruler(*words_of("score in.jsonl out.jsonl -m offline"))
     assert [
         record["metadata"]["ruler"]["ended"]
         for record in read(tmp_path / "out.jsonl")
@@ -41,7 +41,7 @@ def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     ended = re.search(r"^ended +(.*)$", page, re.MULTILINE)
     assert ended and ended[1] == "truncated 2, aborted 1, error 1"
     facts = json.loads(
-        ruler("check", "in.jsonl", "-m", "offline", "--json").stdout
+        ruler(*words_of("check in.jsonl -m offline --json")).stdout
     )
     assert facts["ended"] == {how: dump.count(how) for how in ENDINGS}
     write(tmp_path / "none.jsonl", sample("slime"))
@@ -52,7 +52,7 @@ def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
 
 def test_report(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     """The report marks each rollout that ended early; tests/results selects them."""
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    ruler(*words_of("score in.jsonl out.jsonl -m offline"))
     keys = {
         str(record["group_index"]) for record in read(tmp_path / "out.jsonl")
     }

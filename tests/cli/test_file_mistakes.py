@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl"
@@ -37,7 +38,7 @@ NAMES = {
 def test_name(ruler: Ruler, tmp_path: Path) -> None:
     """A name that promises another kind of file than is written is refused, and nothing is written."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    ruler("score", "in.jsonl", "scored.jsonl", "-m", "offline")
+    ruler(*words_of("score in.jsonl scored.jsonl -m offline"))
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
     for line, message in NAMES.items():
@@ -89,7 +90,7 @@ def test_missing(ruler: Ruler, tmp_path: Path) -> None:
     """The error of a missing file is one sentence with what to do, and nothing is written."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     (tmp_path / "rubric.txt").write_text("Be brief.")
-    ruler("score", "in.jsonl", "scored.jsonl", "-m", "offline")
+    ruler(*words_of("score in.jsonl scored.jsonl -m offline"))
     (tmp_path / "folder").mkdir()
     before = {path.name for path in tmp_path.iterdir()}
     for line, message in MISSING.items():
@@ -150,7 +151,7 @@ def test_kind(ruler: Ruler, tmp_path: Path) -> None:
         assert message in done.stderr
         assert not (tmp_path / "out.jsonl").exists()
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    output = ruler("score", ".", "-", "-m", "offline")
+    output = ruler(*words_of("score . - -m offline"))
     assert (output.returncode, output.stdout.count("\n")) == (0, 1)
     assert output.stderr.count("left out") == len(REFUSED)
 

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
@@ -19,8 +18,14 @@ import typer.main
 import ruler_cli
 from ruler_cli import cli
 from ruler_cli.cli import app
-from ruler_cli.settings.fields import SECTIONS
+from ruler_cli.cli.options import PANELS
+from ruler_cli.results.report.page import MOST_GROUPS
+from ruler_cli.runs.places import failed_path
+from ruler_cli.settings.fields import SECTIONS, setting_of
 from ruler_cli.settings.load import variables_of
+from ruler_cli.settings.models import JudgeSettings, ScoreSettings, ledger_path
+from ruler_cli.settings.options import OutputSettings
+from ruler_cli.types import words_of
 from tests import people
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer, JudgeServer
@@ -95,18 +100,12 @@ def test_example_runs(
         [{"custom_id": "0f" * 16, "response": response, "error": None}],
     )
     made = ruler(
-        "score",
-        "rollouts.jsonl",
-        "scored.jsonl",
-        "-m",
-        "simulated",
-        "--passes",
-        "2",
+        *words_of("score rollouts.jsonl scored.jsonl -m simulated --passes 2"),
     )
     assert made.returncode == 0, made.stderr
     assert (
         ruler(
-            "score", "rollouts.jsonl", "other.jsonl", "-m", "offline"
+            *words_of("score rollouts.jsonl other.jsonl -m offline")
         ).returncode
         == 0
     )
@@ -191,43 +190,59 @@ def test_version(ruler: Ruler) -> None:
         0,
         f"ruler {ruler_cli.__version__}\n",
     )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"]
-    assert (
-        project["tool"]["hatch"]["version"]["path"] == "ruler_cli/__init__.py"
-    )
+    project = (ROOT / "pyproject.toml").read_text()
+    assert 'dynamic = ["version"]' in project
+    assert '[tool.hatch.version]\npath = "ruler_cli/__init__.py"' in project
 
 
 def test_panels(ruler: Ruler) -> None:
-    """The help of `score` begins with the five options that matter first, and `--help` is the last."""
+    """The help of `score` begins with the six options that matter first, and `--help` is the last."""
     text = ruler("score", "--help", COLUMNS="80").stdout
     sections = re.findall(r"^(\w[\w ]*):\n", text, re.MULTILINE)
-    panels = [
-        "Options",
-        "Judge",
-        "Quality",
-        "Limits and cost",
-        "Input",
-        "Output",
-        "Scale",
-        "Other",
-    ]
-    assert sections == ["Arguments", *panels]
+    assert sections == ["Arguments", "Options", *PANELS[1:]]
     first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
-    assert long == [
-        "--model",
-        "--api-base",
-        "--passes",
-        "--max-cost",
-        "--rubric",
-    ]
+    needed = "--model --api-base --limit --rubric --passes --max-cost"
+    assert long == needed.split()
     other = text.partition("\nOther:\n")[2].partition("\n\n")[0]
-    assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == [
-        "--set",
-        "--config",
-        "-h,",
-    ]
+    assert re.findall(r"^  (-\S*)", other, re.MULTILINE)[-1] == "-h,"
+
+
+def test_defaults(ruler: Ruler) -> None:
+    """Each default in the help is that of a run, whether it is made of the setting or written by hand."""
+    odd = JudgeSettings("offline", read="probability")
+    run = ScoreSettings(output="OUTPUT", panel=(odd,))
+    assert [ask.ask for ask in run.asks] == ["group", "each"]
+    assert run.combining.standardize
+    assert not ScoreSettings().combining.standardize
+    by_hand = {
+        "concurrency": "as many as the judge takes",
+        "ask": "group; each for a chat judge that is read by probability",
+        "rubric": "built-in",
+        "most_pictures": "all",
+        "standardize": "if ask or read differ",
+        "failed": f"{failed_path(run)}",
+        "ledger": f"{'/'.join(ledger_path('').parts[-2:])} in the user's cache directory",
+        "ray_address": "RAY_ADDRESS, else one is started here",
+        "labels": "the first original reward, else the outcome",
+        "max_groups": f"{MOST_GROUPS}",
+        "older_than": "all",
+    }
+    shown = r"\[default: (.*?)\]"
+    assert by_hand == {
+        name: found[0]
+        for name in SECTIONS
+        if (found := re.findall(shown, setting_of(name).help))
+    }
+    values = vars(OutputSettings()) | {"config": "ruler.toml"}
+    for part in (run.judge, run.pool, run.ask, run.input, run):
+        values |= vars(part)
+    page = ruler("score", "--help").stdout
+    for entry in re.split(r"\n  (?:-\w, )?--", page)[1:]:
+        name = entry.partition(" ")[0].replace("-", "_")
+        for default in re.findall(shown, " ".join(entry.split())):
+            value = f"{values[name]}".removesuffix(".0")
+            assert default == by_hand.get(name, value)
 
 
 @pytest.mark.parametrize("columns", [80, 100])

@@ -108,7 +108,10 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
             "UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,)
         )
         some = ruler(*command, "--older-than", 2, "--yes")
-        assert (some.returncode, "removed 3 replies" in some.stdout) == (0, True)
+        assert (some.returncode, "removed 3 replies" in some.stdout) == (
+            0,
+            True,
+        )
         assert (
             "removed 0 replies"
             in ruler(*command, "--older-than", 2, "--yes").stdout

@@ -13,6 +13,7 @@ import pytest
 
 from ruler_cli.files.values import words
 from ruler_cli.formats.proposal import propose
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, write
 
 ASKED = "Cancel order {} and tell me why it is late."
@@ -428,7 +429,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     """Rollouts in a list that have tasks of their own are refused as one group, with the paths that read them."""
     runs = rows(goal=asked, response=said)
     dumped(tmp_path, {"of": "m", "runs": runs})
-    done = ruler("check", "mine.json", "-m", "offline", "--messages", "runs")
+    done = ruler(*words_of("check mine.json -m offline --messages runs"))
     assert done.returncode == 2
     assert done.stderr == (
         "ruler: mine.json: --messages runs: is a list of rollouts of several tasks, and not one group; "
@@ -437,7 +438,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     ids = [{"prompt_id": i, "response": said(i)} for i in EIGHT]
     dumped(tmp_path, {"of": "m", "runs": ids})
     path = "runs[].response"
-    done = ruler("check", "mine.json", "-m", "offline", "--messages", path)
+    done = ruler(*words_of("check mine.json -m offline --messages"), path)
     assert "--messages response and --group-by prompt_id" in done.stderr
     dumped(
         tmp_path,
@@ -445,7 +446,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert (
         ruler(
-            "check", "mine.json", "-m", "offline", "--messages", "runs"
+            *words_of("check mine.json -m offline --messages runs")
         ).returncode
         == 0
     )

@@ -9,6 +9,7 @@ import pytest
 
 from ruler_cli.cli.safe_text import one_line, visible
 from ruler_cli.results.identity import group_name
+from ruler_cli.types import words_of
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
 from tests.on_terminal import RAW, widest
@@ -147,7 +148,7 @@ def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:
     assert "5 more groups" in done.stderr
     assert (
         json.loads(
-            ruler("report", "s.jsonl", "--group", "same", "--json").stdout
+            ruler(*words_of("report s.jsonl --group same --json")).stdout
         )["same_key"]
         == 24
     )
@@ -187,7 +188,7 @@ def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
         trajectory["ruler"] |= {"slots": [0, 1], "pass_scores": reported}
     write(tmp_path / "s.jsonl", [group])
     result = json.loads(
-        ruler("report", "s.jsonl", "--group", "g", "--json").stdout
+        ruler(*words_of("report s.jsonl --group g --json")).stdout
     )["group"]["rollouts"]
     assert [r["pass_scores"] for r in result] == [[0.25, 1.0], *[[]] * len(odd)]
     assert {tuple(r["slots"]) for r in result} == {(0.0, 1.0)}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ruler_cli import __version__
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
@@ -128,7 +129,7 @@ def test_another_judge(ruler: Ruler, score: Score, server: JudgeServer) -> None:
     score("a", "-p", "seed=7")
     other = [{**GROUPS[0], "rubric": "Only colour counts."}, *GROUPS[1:]]
     score("b", "-p", "seed=7", judge="openai/slow", groups=other)
-    page = ruler("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite").stdout
+    page = ruler(*words_of("compare a.jsonl b.jsonl --ledger l.sqlite")).stdout
     assert "\nA and B differ in judge, served model, rubric\n" in page
 
 
@@ -136,7 +137,7 @@ def test_hostile_records(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     """A record of hostile text reaches no terminal raw and no page as HTML, and crashes nothing."""
     score("a", "--rubric", f"Strict {HOSTILE}")
     score("b")
-    page = ruler("report", "a.jsonl", "--ledger", "l.sqlite", "-o", "a.html")
+    page = ruler(*words_of("report a.jsonl --ledger l.sqlite -o a.html"))
     assert page.returncode == 0, page.stderr
     assert "<img src=x" not in (tmp_path / "a.html").read_text()
     screen = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.types import words_of
 from tests.conftest import ROOT, SHARED, Ruler, read
 from tests.files.test_archive import packed
 from tests.results.select_values import GROUPS, annotated_groups, dump
@@ -35,15 +36,11 @@ def test_two_lines(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """One selection can read another from a pipe, and together they equal one with both conditions."""
     first = ruler(
-        "select", "-", "-", "--where", "live", stdin=scored.read_text()
+        *words_of("select - - --where live"), stdin=scored.read_text()
     )
     assert first.returncode == 0, first.stderr
     then = ruler(
-        "select",
-        "-",
-        "-",
-        "--where",
-        "reliability=0.6..",
+        *words_of("select - - --where reliability=0.6.."),
         stdin=first.stdout,
     )
     assert (
@@ -51,27 +48,17 @@ def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         == ruler(
             "select",
             scored,
-            "-",
-            "--where",
-            "live",
-            "--where",
-            "reliability=0.6..",
+            *words_of("- --where live --where reliability=0.6.."),
         ).stdout
     )
     assert then.stdout == scored.read_text().splitlines(keepends=True)[0]
     empty = ruler(
-        "select",
-        "-",
-        "-",
-        "--where",
-        "live",
-        "--where",
-        "tied",
+        *words_of("select - - --where live --where tied"),
         stdin=first.stdout,
     )
     assert (empty.returncode, empty.stdout) == (0, "")
     assert "0 of 2 groups, 0 of 6 rollouts kept" in empty.stderr
-    last = ruler("select", "-", "out.jsonl", "--where", "live", stdin="")
+    last = ruler(*words_of("select - out.jsonl --where live"), stdin="")
     assert (last.returncode, (tmp_path / "out.jsonl").read_bytes()) == (0, b"")
 
 
@@ -90,7 +77,7 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
         "RULER_LABELS": "reward",
         "RULER_FORMAT": "native",
     }
-    kept = ruler("select", "s.jsonl", "-", "--where", "disagreement=0..", **env)
+    kept = ruler(*words_of("select s.jsonl - --where disagreement=0.."), **env)
     assert kept.stdout.count("\n") == 3
 
 
@@ -120,7 +107,7 @@ def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
     bad = [b'{"bad": 1}', b"oops\x1b[31m", *(b"{}" for _ in range(22))]
     source = dump(tmp_path / "s.jsonl", GROUPS)
     source.write_bytes(source.read_bytes() + b"\n".join(bad) + b"\n")
-    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "scored")
+    done = ruler(*words_of("select s.jsonl out.jsonl --where scored"))
     assert done.returncode == 1
     assert "ruler: s.jsonl: line 6 " in done.stderr
     assert "… and 4 more unreadable lines" in done.stderr
@@ -149,12 +136,7 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
         f'{{"n": 1.0, "trajectory_groups": [\n    {groups}\n], "z": null}}\n'
     )
     done = ruler(
-        "select",
-        "s.json",
-        "out.json",
-        "--where",
-        "live",
-        "--keep",
+        *words_of("select s.json out.json --where live --keep"),
         2,
         "--by",
         "score",
@@ -166,9 +148,7 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
         ["d0", "d1"],
     ]
     assert (
-        ruler(
-            "select", "s.json", "none.json", "--where", "score=2.."
-        ).returncode
+        ruler(*words_of("select s.json none.json --where score=2..")).returncode
         == 0
     )
     assert (tmp_path / "none.json").read_text() == "[]\n"
@@ -198,7 +178,7 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     assert kept == sorted(
         (r.score or 0, r.label or 0, r.explanation) for r in best
     )
-    done = ruler("select", "s.parquet", "none.parquet", "--where", "score=2..")
+    done = ruler(*words_of("select s.parquet none.parquet --where score=2.."))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "none.parquet").stat().st_size
 
@@ -218,15 +198,11 @@ def test_log(ruler: Ruler, tmp_path: Path) -> None:
 def test_pipe(ruler: Ruler, scored: Path) -> None:
     """stdin and stdout share the name `-` and are different streams: an unreadable line ends no pipeline."""
     done = ruler(
-        "select",
-        "-",
-        "-",
-        "--where",
-        "live",
+        *words_of("select - - --where live"),
         stdin="{bad\n" + scored.read_text(),
     )
     assert done.returncode == 1
     assert "line 1 is not JSON" in done.stderr
     assert (
-        done.stdout == ruler("select", "s.jsonl", "-", "--where", "live").stdout
+        done.stdout == ruler(*words_of("select s.jsonl - --where live")).stdout
     )

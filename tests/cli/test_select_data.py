@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.json
 import pyarrow.parquet
 
+from ruler_cli.types import words_of
 from tests.conftest import Ruler, read
 from tests.results.select_values import dump, trajectory
 
@@ -58,7 +59,7 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         asked("c", 0.3, 0.3),
     ]
     dump(tmp_path / "s.jsonl", groups)
-    done = ruler("select", "s.jsonl", "p.jsonl", "--as", "pairs")
+    done = ruler(*words_of("select s.jsonl p.jsonl --as pairs"))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines()[1:] == [
         "ruler: pairs written: 1, from 3 groups; groups without a pair: gap too small 1, tied 1"
@@ -77,12 +78,7 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
     assert table == [pair | {"tools": None}]
     assert pyarrow.json.read_json(tmp_path / "p.jsonl").to_pylist() == [pair]
     some = ruler(
-        "select",
-        "s.jsonl",
-        "-",
-        "--as",
-        "pairs",
-        "--gap",
+        *words_of("select s.jsonl - --as pairs --gap"),
         0.05,
     )
     assert [json.loads(line)["gap"] for line in some.stdout.splitlines()] == [
@@ -95,17 +91,17 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
 def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
     """A selection can be made pairs of; lines that cannot be read end the command with 1."""
     text = json.dumps(asked("a", 0.1, 0.9)) + "\n"
-    done = ruler("select", "-", "-", "--as", "pairs", stdin=text)
+    done = ruler(*words_of("select - - --as pairs"), stdin=text)
     assert done.returncode == 0
     (line,) = done.stdout.splitlines()
     assert json.loads(line)["prompt"] == [ASKED]
     done = ruler(
-        "select", "-", "p.parquet", "--as", "pairs", stdin="{bad\n" + text
+        *words_of("select - p.parquet --as pairs"), stdin="{bad\n" + text
     )
     assert done.returncode == 1
     assert "1 line not readable" in done.stderr
     none = ruler(
-        "select", "-", "n.parquet", "--as", "pairs", "--gap", 1, stdin=text
+        *words_of("select - n.parquet --as pairs --gap"), 1, stdin=text
     )
     assert (
         none.returncode,
