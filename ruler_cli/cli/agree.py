@@ -152,8 +152,7 @@ def _gate_sentence(gate: _Json) -> str:
         f"{gate['at_least']:g}"
     )
     if gate["unscored"]:
-        unscored = count(gate["unscored"], "label")
-        words += f"; counted as wrong: {unscored} without a score"
+        words += f"; counted as wrong: {count(gate['unscored'], 'label')} without a score"
     share = gate["not_asked"]
     if share:
         percent = f"{share:.0%}" if share >= 0.01 else "less than 1%"
@@ -179,9 +178,10 @@ def _head(page: Agreement) -> Iterator[Fact]:
         if file["outcomes"]:
             words += ", or the outcome"
         yield "labels", words
-    rollouts = count(page["compared"], "rollout")
-    groups = count(page["groups"], "group")
-    yield "compared", f"{rollouts} in {groups}; {page['mixed_groups']:,} mixed"
+    yield (
+        "compared",
+        f"{count(page['compared'], 'rollout')} in {count(page['groups'], 'group')}; {page['mixed_groups']:,} mixed",
+    )
     scorer = page["scorers"][0]
     pairs = (scorer["pairs"], scorer["against"], scorer["tied"])
     yield "pairs", pair_counts(*pairs, "with different labels")

@@ -94,8 +94,9 @@ def label_sentences(counts: LabelCounts) -> list[str]:
     ways = {words: counts.drawn[way] for way, words in _DRAWN.items()}
     sentences = [listed(ways)]
     if counts.left_out:
-        left = count(counts.left_out, "drawn pair")
-        sentences.append(f"{left} left out: the texts do not fit on the page")
+        sentences.append(
+            f"{count(counts.left_out, 'drawn pair')} left out: the texts do not fit on the page"
+        )
     sentences.append(
         "send it to those who label; each downloads labels.jsonl; then "
         "`ruler agree SCORED --people labels.jsonl`"

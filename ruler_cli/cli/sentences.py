@@ -422,7 +422,7 @@ def length_bias(trend: _Json) -> str:
     correlation = trend["correlation"]
     if trend["groups"] < FEW or abs(slope) < max(SURE * error, _SHOWN):
         return ""
-    return f"twice the length changes a score by {slope:+z.3f} ± {error:.3f} (correlation {correlation:+z.2f})"
+    return f"score {slope:+z.3f} ± {error:.3f} at twice the length (correlation {correlation:+z.2f})"
 
 
 def reliability(values: _Json) -> str:
@@ -430,8 +430,7 @@ def reliability(values: _Json) -> str:
     words = f"{values['median']:.2f}"
     if values["groups"] > 1:
         low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
-        groups = count(values["groups"], "group")
-        words = f"median {words}, below {LOW} in {low:,} of {groups}"
+        words = f"median {words}, below {LOW} in {low:,} of {count(values['groups'], 'group')}"
     return words
 
 

@@ -196,7 +196,7 @@ class TrendView:
         """The result in a sentence."""
         steps = count(len(self._trend.steps), "step")
         if not any(test.runs for test in self._trend.tests):
-            few = f"No drift can be tested in {steps}: {LEAST} with scores are needed"
+            few = f"Drift cannot be tested in {steps}: {LEAST} with scores are needed"
             return f"{few}, judged alike, with rewards, a second judge or answers of several lengths"
         drifts = "No drift"
         if self._trend.drifts:

@@ -309,7 +309,9 @@ def _codes(
 def _page(data: bytes) -> str:
     """Return the text of an HTML page; any other text unchanged."""
     text = data[: 4 * _LONGEST].decode("utf-8", "replace")
-    return " ".join(_MARKUP.sub(" ", text).split())[:_LONGEST]
+    words = " ".join(_MARKUP.sub(" ", text).split())
+    # the title of a page is often its heading, too
+    return re.sub(r"^(.{4,99}) \1\b", r"\1", words)[:_LONGEST]
 
 
 READ = 4000

@@ -154,6 +154,6 @@ def test_clear_asks(
         os.close(ours)
         os.close(theirs)
     assert done.returncode == (1 if left else 0)
-    assert ("Remove 4 rows" in done.stderr) is not bool(more)
+    assert ("Remove 4 replies" in done.stderr) is not bool(more)
     with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == left

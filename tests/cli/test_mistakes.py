@@ -71,7 +71,7 @@ OURS = {
     f"{S} --api-key-env sk-secret": "expects the name of a variable, and its value (not shown) is not one; put",
     f"{S} -m mine --api-base localhost:8000": "write one such as http://localhost:8000/v1",
     f"{S} --set standardize=true -m offline": "--set standardize: needs a panel; use -m for each judge",
-    "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; `ruler check in.jsonl` says",
+    "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; `ruler check in.jsonl` shows",
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH, or keep no replies: --ledger none",
     "report in.jsonl --json -o a.html": "-o writes a page; leave out --json",
     "report in.jsonl --group task-17 -o a.html": "-o writes a page; leave out --group",

@@ -80,7 +80,7 @@ def test_length() -> None:
     """A trend is named if it is beyond two standard errors over enough groups."""
     assert (
         length(0.05)
-        == "twice the length changes a score by +0.050 ± 0.010 (correlation +0.30)"
+        == "score +0.050 ± 0.010 at twice the length (correlation +0.30)"
     )
     assert length(0.015) == "no significant length bias"
     assert length(0.05, 3) == finding("length") == ""

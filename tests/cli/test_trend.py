@@ -99,7 +99,7 @@ def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("trend", *steps(tmp_path, 8, onset=2))
     assert done.returncode == 0
     assert (
-        "No drift can be tested in 8 steps: 9 with scores are needed"
+        "Drift cannot be tested in 8 steps: 9 with scores are needed"
         in done.stdout
     )
     assert "length            9 steps with scores are needed" in done.stdout
@@ -258,7 +258,7 @@ def test_rubrics_of_tasks(ruler: Ruler, tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.glob("*"))
     text = ruler("trend", *names).stdout
     assert "judge changes" not in text
-    assert "No drift can be tested in 5 steps" in text
+    assert "Drift cannot be tested in 5 steps" in text
     found = json.loads(ruler("trend", *names, "--json").stdout)
     assert [one["differs"] for one in found["steps"]] == [""] * 5
 
@@ -393,6 +393,6 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert page.startswith("<!doctype html>")
     assert "step-10.jsonl to step-50.jsonl · ruler report" in page
     assert "default-src 'none'" in page
-    assert "No drift can be tested in 5 steps" in page
+    assert "Drift cannot be tested in 5 steps" in page
     piped = ruler("trend", *names, "-o", "-")
     assert piped.stdout.startswith("<!doctype html>")

@@ -52,11 +52,11 @@ def test_judges(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     begin = done.stdout.index("against people")
     assert done.stdout[begin:].split("\n\n")[0].splitlines() == [
-        "against people       all judges: 0.727 (0.409 to 1.000), 8 pairs in 8 groups",
-        "                     one\\x1b[2J: 0.909 (0.601 to 1.000), 8 pairs in 8 groups",
-        "                     two\\x1b[2J: 0.545 (0.254 to 0.852), 8 pairs in 8 groups",
-        "                     two people agree: 0.500 (too few groups), 3 pairs in 3 groups",
-        "                     labels: 8 pairs drawn at random; not counted: 1 equal",
+        "against people  all judges: 0.727 (0.409 to 1.000), 8 pairs in 8 groups",
+        "                one\\x1b[2J: 0.909 (0.601 to 1.000), 8 pairs in 8 groups",
+        "                two\\x1b[2J: 0.545 (0.254 to 0.852), 8 pairs in 8 groups",
+        "                two people agree: 0.500 (too few groups), 3 pairs in 3 groups",
+        "                labels: 8 pairs drawn at random; not counted: 1 equal",
     ]
     report = json.loads(ruler("report", *people, "--json").stdout)
     agree = json.loads(ruler("agree", *people, "--json").stdout)

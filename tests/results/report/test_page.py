@@ -229,7 +229,9 @@ def test_max_groups(tmp_path: Path, target: Path) -> None:
         assert description[:3] == (30, most, most)
         lines = [page.group(row)["strings"][0] for row in range(most)]
         assert lines == [f'assistant: "{key} 0"' for key in rows["key"]]
-        left = "With --max-groups 30 it has all." in page.data["left_out"]
+        left = (
+            "With --max-groups 30 it has all of them." in page.data["left_out"]
+        )
         assert left is (most < 30)
 
 
