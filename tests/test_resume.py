@@ -229,7 +229,7 @@ def test_permanent_errors(
     done = ruler(*bad)
     assert (done.returncode, server.stats()["requests"]) == (1, 5)
     assert (
-        "5 groups failed in an earlier run, not asked again; --retry-failed does"
+        "5 groups failed in an earlier run, not asked again (--retry-failed does)"
         in done.stderr
     )
     ruler(*bad, "--retry-failed")
