@@ -346,7 +346,8 @@ def _print_page(facts: Facts) -> None:
         for name in words(names):
             value = written.get(name) or _in_words(facts.get(name))
             label = _LABELS.get(name, name).replace("_", " ")
-            if value != f"absent {facts['rollouts']:,}":
+            # few dumps have outcomes
+            if (name, value) != ("outcomes", f"absent {facts['rollouts']:,}"):
                 rows.append((label, value))
         if title == "Cost" and facts["judges"][1:]:
             for judge in facts["judges"]:

@@ -58,7 +58,7 @@ class Problems:
     def __init__(
         self, what: str, print_: Callable[[str], object] = print_note
     ) -> None:
-        """`what` names many of them."""
+        """`what` names a further one of them."""
         self._what = what
         self._print = print_
         self.number = 0
@@ -74,7 +74,7 @@ class Problems:
     def close(self) -> None:
         """Print how many were not printed."""
         if more := self.number - len(self.first):
-            print_note(f"… and {more:,} more {self._what}")
+            print_note(f"… and {count(more, self._what)}")
 
 
 class Console(Observer):
@@ -89,8 +89,8 @@ class Console(Observer):
             drawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
             self._mode = "bar" if drawn else "log"
         self._source = Location(source).shown
-        self._unreadable = Problems("unreadable lines", self._print)
-        self._unscored = Problems("groups not scored", self._print)
+        self._unreadable = Problems("more unreadable line", self._print)
+        self._unscored = Problems("more group not scored", self._print)
         self._printed = set[str]()
         self._waits_for = set[str]()
         self._began = self._last = time.monotonic()

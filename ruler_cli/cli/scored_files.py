@@ -28,7 +28,7 @@ class FileProblems(Problems):
     """Problems of scored files: of each record that cannot be read, and what else `add` is given."""
 
     def __init__(self) -> None:
-        super().__init__("problems")
+        super().__init__("more problem")
 
     def open(
         self,

@@ -15,6 +15,7 @@ _PLURALS = {
     "pass": "passes",
     "group has its own": "groups have their own",
     "line or trajectory": "lines or trajectories",
+    "more group not scored": "more groups not scored",
 }
 _MOST = 6
 """Parts of a figure that are shown."""

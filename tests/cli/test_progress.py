@@ -193,8 +193,14 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A sentence is shown once in a run, however many workers warn of the same."""
+    """A sentence is shown once in a run, however many workers warn of the same, and so is the reason of failures."""
     console = Console("log", "in.jsonl")
     for show in (console.warn, console.warn, console.note, console.note):
         show("odd")
-    assert capsys.readouterr().err == "ruler: warning: odd\nruler: odd\n"
+    for key in ("a", "b"):
+        console.failed(key, "reply", "odd")
+    console.close()
+    assert capsys.readouterr().err == (
+        "ruler: warning: odd\nruler: odd\n"
+        "ruler: group a not scored (reply): odd\nruler: … and 1 more group not scored\n"
+    )
