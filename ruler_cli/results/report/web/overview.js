@@ -53,13 +53,15 @@ function MadeBy({ made: { served, rubrics, own_rubrics: own, params, versions, b
   const times = (all, n) => (all.length > 1 ? ` (${many(n, "group")})` : "");
   const counted = (counts) => Object.entries(counts).map(([name, n], _, all) => name + times(all, n)).join(", ");
   const texts = (name, list) => list.map(({ digest, text, groups }) => {
-    const known = digest === builtIn ? " (built-in)" : text === null ? " (text not found)" : "";
-    return [name, digest + known + times(list, groups), text];
+    const known = digest === builtIn ? "built-in" : text === null ? `${digest} (text not found)` : digest;
+    return [name, known + times(list, groups), text];
   });
   const shared = rubrics.filter(({ digest, groups }) => groups !== own[digest]);
+  // without a text nobody knows if any are set
+  const set = params.length > 1 || params.some(({ text }) => text) ? params : [];
   const owners = Object.values(own).reduce((sum, n) => sum + n, 0);
   const owned = owners === 1 ? "1 group has its own" : `${whole(owners)} groups have their own`;
-  const rows = [["served as", counted(served)], ...texts("rubric", shared), ["rubric", owners > 0 && owned], ...texts("parameters", params), ["ruler", counted(versions)]].filter(([, sentence]) => sentence);
+  const rows = [["served as", counted(served)], ...texts("rubric", shared), ["rubric", owners > 0 && owned], ...texts("parameters", set), ["ruler", counted(versions)]].filter(([, sentence]) => sentence);
   return rows.length > 0 && html`<details class="card made">
     <summary><h3>What made the scores</h3></summary>
     <dl>${rows.map(([name, sentence, text], i) => html`<div key=${i}><dt>${name}</dt>
