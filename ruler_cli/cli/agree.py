@@ -203,6 +203,8 @@ def _verdict(gate: _Json) -> str:
         f": the interval of the pairwise accuracy begins at {gate['low']:.3f}, {below} "
         f"{gate['at_least']:g}"
     )
+    if gate["highest"] < gate["at_least"]:
+        words += f"; with so few groups even that of a judge without an error begins at {gate['highest']:.3f}"
     if gate["unscored"]:
         unscored = count(gate["unscored"], "label")
         words += f"; counted as wrong: {unscored} without a score"

@@ -226,7 +226,7 @@ def _input_figures(
     return {
         "input": Location(settings.input.source).public,
         "found": source.brief(),
-        "format": form and {"family": form.family, "tells": form.shown},
+        "format": form and {"family": form.family, "recognised_by": form.shown},
         **_first_values(counts, prompt=prompt),
         "records": counts.counts["records"],
         "rollouts": counts.counts["rollouts"],
@@ -247,7 +247,7 @@ def _first_values(counts: InputCounts, *, prompt: bool) -> dict[str, str]:
     task, last = rollout.messages[0], rollout.messages[-1]
     values = {
         "prompt": task.get("content") if prompt else None,
-        "messages": last.get("content") or last,
+        "first_response": last.get("content") or last,
         "group_key": record.key,
         "reward": rollout.reward,
         "outcome": rollout.outcome,

@@ -60,6 +60,7 @@ class ErrorRule(NamedTuple):
     scope: Scope | Literal["rate"]
     says: Sequence[str] = ()
     remedy: str = ""
+    keyless: str = ""
 
     def applies(
         self,
@@ -116,14 +117,19 @@ def classify(
     location = low.get("location", "") if status < 400 else ""
     stated = message or codes or location.removesuffix("/chat/completions")
     reason = f"{name} answered {status}: {clean(stated or 'no message', key)}"
-    if rule.remedy:
-        reason = f"{reason.rstrip('.')}; {rule.remedy}"
+    context = context_of(text) if rule.kind == "too_long" else None
+    remedy = rule.remedy
+    if rule.keyless and key and not any(key):
+        remedy = rule.keyless
+    # the group is laid out for a context that is named
+    if remedy and not context:
+        reason = f"{reason.rstrip('.')}; {remedy}"
     return CallError(
         rule.kind,
         reason,
         scope,
         retry_after=retry_after(low, text) if scope == "call" else None,
-        context=context_of(text) if rule.kind == "too_long" else None,
+        context=context,
         billed=False,
         rate=rate,
     )

@@ -176,8 +176,12 @@ class Caller:
                 if budget.tries > 1:
                     reason = f"{reason} (tried {budget.tries} times)"
                 last = replace(answer, reason=reason, scope="group")
-                # a request that never reached the judge costs nothing to ask again
-                if last.sent and last.kept:
+                # a request that got no answer is asked again by the next run
+                if (
+                    last.sent
+                    and last.kept
+                    and (answer.body or answer.scope == "group")
+                ):
                     await self._keep(store, last)
                 return last
             if isinstance(wait, CallError):
@@ -258,8 +262,8 @@ class Caller:
     ) -> float | CallError | None:
         """Return the seconds until the next try, the error that all calls end with, or None to give up."""
         gate = self.gate
-        breaker = self.gate.breaker
-        now = self.gate.time()
+        breaker = gate.breaker
+        now = gate.time()
         breaker.reached = breaker.reached or error.sent
         if error.scope == "run":
             return gate.refuse(error.reason)
