@@ -156,12 +156,12 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         """
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
-        self.resumable = least is None or least <= cap
         reached, advice = (
             "reached",
             "raise it, or spend as much again in a new run or Scorer",
         )
-        if least is not None and not self.resumable:
+        if least is not None and least > cap:
+            self.resumable = False
             reached = "less than any remaining group may cost"
             advice = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}"

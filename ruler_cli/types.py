@@ -1087,7 +1087,7 @@ def wait_sentence(why: str, seconds: float) -> str:
 
 
 def answer_sentence(judge: str, seconds: float) -> str:
-    """Return the sentence on a judge that answers again after so many seconds."""
+    """Return the sentence on a judge that answers after so many seconds."""
     return f"{judge or 'the judge'} answers after {duration(seconds)}"
 
 
@@ -1212,7 +1212,7 @@ class Observer:
         judge: str,
         seconds: float,
     ) -> None:
-        """Note that a judge answers again, after so many seconds. Warns of it, since a wait was warned of."""
+        """Note that a judge answers, after so many seconds. Warns of it, since a wait was warned of."""
         self.warn(answer_sentence(judge, seconds))
 
     def stopping(
