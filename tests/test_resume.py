@@ -218,38 +218,28 @@ def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     until(lambda: server.stats()["in_flight"] == 0)
 
 
-def test_permanent_errors(
+def test_failed_before(
     server: JudgeServer, ruler: Ruler, tmp_path: Path
 ) -> None:
-    """A permanent error is asked again with --retry-failed only, and its reply then stays."""
+    """A refused request is asked again with --retry-failed only, one without an answer by each run; a reply stays."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
-    bad = line(server, "-m", "openai/400")
-    assert ruler(*bad).returncode == 1
-    assert server.stats()["requests"] == 5
-    done = ruler(*bad)
-    assert (done.returncode, server.stats()["requests"]) == (1, 5)
-    assert (
-        "5 groups failed in an earlier run, not asked again; --retry-failed does"
-        in done.stderr
-    )
-    ruler(*bad, "--retry-failed")
-    assert server.stats()["requests"] == 10
-
-
-def test_retry_failed(
-    server: JudgeServer, ruler: Ruler, tmp_path: Path
-) -> None:
-    """A judge that answers by now is asked once more with --retry-failed, and never after that."""
-    write(tmp_path / "in.jsonl", GROUPS[:5])
-    run = line(server, "-m", "openai/once-400")
-    assert ruler(*run).returncode == 1
-    assert ruler(*run, "--retry-failed").returncode == 0
-    assert ruler(*run, "--retry-failed").returncode == 0
-    assert ruler(*run).returncode == 0
-    assert server.stats()["requests"] == 10
-    assert [
-        r["trajectories"][1]["reward"] for r in read(tmp_path / "out.jsonl")
-    ] == [i / 100 for i in range(5)]
+    for status, code in (("400", 1), ("500", 0)):
+        server.reset()
+        more = ("-m", f"openai/once-{status}", "--set", "retries=0")
+        run = line(server, *more)
+        assert ruler(*run).returncode == 1
+        done = ruler(*run)
+        assert done.returncode == code
+        words = "5 groups failed in an earlier run, not asked again"
+        assert (words in done.stderr) is (code == 1)
+        for _ in range(2):
+            assert ruler(*run, "--retry-failed").returncode == 0
+        assert ruler(*run).returncode == 0
+        assert server.stats()["requests"] == 10
+        out = read(tmp_path / "out.jsonl")
+        assert [r["trajectories"][1]["reward"] for r in out] == [
+            i / 100 for i in range(5)
+        ]
 
 
 def test_cached_exchange(
@@ -376,33 +366,20 @@ def test_equal_requests(
     assert rewards == [[0.2, 0.7]] * 10
 
 
-def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
+def test_two_runs_share_a_ledger(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """Two runs at once on one ledger both succeed, and a third sends no request."""
     server.configure(latency=0.05)
     first = begun(tmp_path, server, 1)
-    other = dict(os.environ, PYTHONPATH=str(ROOT))
-    command = [sys.executable, "-m", "ruler_cli", *line(server)]
-    command[command.index("out.jsonl")] = "other.jsonl"
-    second = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=other,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    command = line(server)
+    command[2] = "other.jsonl"
+    second = ruler(*command)
     first.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0)
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "other.jsonl")
     asked = server.stats()["requests"]
-    subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=other,
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
+    assert ruler(*command).returncode == 0
     assert server.stats()["requests"] == asked
 
 

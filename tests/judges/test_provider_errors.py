@@ -108,6 +108,12 @@ def test_clean() -> None:
     )
 
 
+def test_no_key() -> None:
+    """If no key was sent, the error about it names no other variable."""
+    for key, words in (("", "no key was sent"), ("sk-1", "set the right key")):
+        assert f"; {words}" in classify(401, "", "who?", key=(key,)).reason
+
+
 def test_context(subtests: pytest.Subtests) -> None:
     """The limit and the request's size are read from the message of each provider."""
     for message, expected in CONTEXTS:
