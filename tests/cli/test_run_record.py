@@ -222,4 +222,3 @@ def test_other_run(ruler: Ruler, tmp_path: Path) -> None:
         assert ruler(*OFFLINE.split()).returncode == 2
         assert not (tmp_path / "sum.json").exists()
         other.discard()
-    assert ruler(*OFFLINE.split()).returncode == 0
