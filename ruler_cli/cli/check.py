@@ -51,7 +51,7 @@ from ruler_cli.settings.options import Options
 from ruler_cli.types import ENDINGS, Problem, printable, rubric_text, shorten
 
 _PAGE = {
-    "Input": "found format prompt messages group_key reward outcome cannot_be_scored",
+    "Input": "found format prompt first_response group_key reward outcome cannot_be_scored",
     "Groups": "groups group_sizes rollouts ended identical_rollouts tied_groups rewards outcomes equal_reward_groups",
     "What the judge sees": "shown_to_the_judge not_shown pictures pictures_left_out rubric own_rubrics references "
     "longest_prompt windows suspect_rollouts too_long laid_out",
@@ -226,7 +226,7 @@ def _input_figures(
     return {
         "input": Location(settings.input.source).public,
         "found": source.brief(),
-        "format": form and {"family": form.family, "recognised_by": form.shown},
+        "format": form and {"family": form.family, "keys": form.shown},
         **_first_values(counts, prompt=prompt),
         "records": counts.counts["records"],
         "rollouts": counts.counts["rollouts"],
