@@ -78,6 +78,7 @@ async def main():
 
 asyncio.run(main())
 """
+WAYS = ("ruler", "ART", "litellm loop")
 Scores = list[list[float] | None]
 
 
@@ -244,7 +245,7 @@ async def _compare(options: argparse.Namespace) -> None:
     print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         source = _written(groups, Path(folder, "groups.jsonl"))
-        for way in ("ruler", "ART", "litellm loop"):
+        for way in options.way or WAYS:
             target = Path(folder, f"{way}.jsonl")
             command = _command(way, options, source, base, target)
             if command is None:
@@ -312,6 +313,7 @@ def _main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--model", default="judge")
     parser.add_argument("--api-base", help="without it, this process answers")
+    parser.add_argument("--way", action="append", choices=WAYS)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--art", help="Python of an environment with ART")
     parser.add_argument("--in-flight", type=int, default=4)

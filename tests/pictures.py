@@ -125,25 +125,21 @@ def take(folder: Path, browser: Browser) -> None:
             "--ledger",
             "none",
         )
-    for scored in (run, conversations):
-        _ruler("report", scored, "-o", scored.with_suffix(".html"))
-    with shown(browser, run.with_suffix(".html"), width=1280) as view:
+    page = folder / "scored.html"
+    talks = folder / "tau_bench.html"
+    _ruler("report", run, "-o", page)
+    _ruler("report", conversations, "-o", talks)
+    with shown(browser, page, width=1280) as view:
         _picture(view, "overview", "", below="#chart-scores")
-    with shown(
-        browser, run.with_suffix(".html"), theme="dark", width=1280
-    ) as view:
+    with shown(browser, page, theme="dark", width=1280) as view:
         _picture(view, "overview-dark", "", below="#chart-scores")
-    with shown(
-        browser, run.with_suffix(".html"), width=1280, height=662
-    ) as view:
+    with shown(browser, page, width=1280, height=662) as view:
         _picture(view, "groups", "#groups")
-    with shown(
-        browser, run.with_suffix(".html"), width=1920, height=900
-    ) as view:
+    with shown(browser, page, width=1920, height=900) as view:
         _picture(
             view, "groups-wide", "#groups?where=disputed&sort=-disagreement"
         )
-    with shown(browser, conversations.with_suffix(".html")) as view:
+    with shown(browser, talks) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
         _picture(
@@ -152,7 +148,7 @@ def take(folder: Path, browser: Browser) -> None:
             f"#group={key}",
             below=".g-columns .g-row:nth-child(4)",
         )
-    with shown(browser, conversations.with_suffix(".html"), width=1280) as view:
+    with shown(browser, talks, width=1280) as view:
         _marked(view, f"#group={key}", folder)
         _picture(
             view,
@@ -160,14 +156,12 @@ def take(folder: Path, browser: Browser) -> None:
             f"#group={key}",
             below=".g-columns .g-row:nth-child(3)",
         )
-    with shown(
-        browser, run.with_suffix(".html"), width=390, height=856
-    ) as view:
+    with shown(browser, page, width=390, height=856) as view:
         _picture(view, "phone-groups", "#groups")
         _picture(view, "phone", "", below="[aria-labelledby=worst-head]")
     with shown(
         browser,
-        conversations.with_suffix(".html"),
+        talks,
         theme="dark",
         width=390,
         height=844,

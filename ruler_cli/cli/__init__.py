@@ -97,6 +97,11 @@ def _root(
     """Score groups of agent rollouts with an LLM judge, side by side, from 0 to 1.
 
     \b
+    To try it without a key:
+      echo '{"prompt": "Cancel order 17.", "responses": ["Done.", "I cannot."]}' |
+        ruler score - - -m offline | ruler report -
+
+    \b
     Example:
       ruler check rollouts.jsonl                estimates calls and cost
       ruler score rollouts.jsonl scored.jsonl   a judge scores each group

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import (
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -26,21 +25,19 @@ from ruler_cli.cli.sentences import (
     OWN_SCORES,
     Fact,
     interval,
+    labelled_pairs,
     left_out_words,
-    listed,
     measured,
     pair_counts,
 )
 from ruler_cli.cli.terminal import NOTE, Terminal
 from ruler_cli.cli.units import count
-from ruler_cli.errors import UsageError
 from ruler_cli.results.label_agreement import MOST_NOT_ASKED
 from ruler_cli.settings.options import Options
 from ruler_cli.types import shorten
 
 if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
-    from ruler_cli.results.figures import ScoredFile
 
 _Json = Mapping[str, Any]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
@@ -52,12 +49,6 @@ _KINDS = {
 }
 _ALIKE = ("the better one is alike", "both alike")
 _CHANCE = {"value": 0.5, "groups": 0}
-_NOT_COUNTED = {
-    "equal": "equal",
-    "unsure": "unsure",
-    "unscored": "without a score",
-    "not_asked": "of them not asked about",
-}
 _NAME = 24
 """Characters of a judge's name, and of other names in a row."""
 
@@ -99,8 +90,14 @@ def _run(options: Options, source: str) -> int:
 
     bound = options.at_least
     with ExitStack() as stack:
-        scored = ScoredFiles([source], options, stack)
-        agreement = _measured(options, scored)
+        scored = ScoredFiles([source], options, stack, labelled=True)
+        for _ in scored.groups():
+            pass
+        files = [*options.people]
+        agreement = {
+            "labels": {"path": options.labels, "files": files},
+            **scored.agreement(),
+        }
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
     page = {"inputs": [_input(scored)], **agreement}
@@ -122,32 +119,6 @@ def _run(options: Options, source: str) -> int:
     return 1 if scored.problems.number or left else 0
 
 
-def _measured(options: Options, scored: ScoredFiles) -> Agreement:
-    """Read the file, and measure its agreement with labels; UsageError if there is nothing to compare."""
-    from ruler_cli.results.identity import rollout_ids
-    from ruler_cli.results.label_agreement import LabelAgreement
-    from ruler_cli.results.labels import read_labels
-
-    files = [*options.people]
-    measure = LabelAgreement(read_labels(files) if files else None)
-    for group in scored.groups(rollout_ids):
-        measure.add(group.kept, group.first)
-    if measure.repeated:
-        groups = count(measure.repeated, "group")
-        print_note(
-            f"{groups} with the rollouts of another one, not counted again"
-        )
-    agreement = measure.agreement()
-    left = []
-    for group, *rollouts in measure.left:
-        label = f"label of {' and '.join(rollouts)} in group {group!r}"
-        left.append(f"{label}: no such rollout in {scored.names}")
-    _refuse_empty(agreement, scored.files[0], left)
-    for sentence in left:
-        scored.problems.add(sentence)
-    return {"labels": {"path": options.labels, "files": files}, **agreement}
-
-
 def _input(scored: ScoredFiles) -> dict[str, Any]:
     """Return what the file is, and the counts of its values."""
     figures = scored.files[0].figures
@@ -158,31 +129,6 @@ def _input(scored: ScoredFiles) -> dict[str, Any]:
         "rollouts": figures.rollouts["all"],
         **{name: figures.rollouts[name] for name in _COUNTS},
     }
-
-
-def _refuse_empty(
-    agreement: Agreement, file: ScoredFile, left: Sequence[str]
-) -> None:
-    """Raise UsageError if there is nothing to compare, with the reason and the way out.
-
-    `left` are sentences on labels of no rollout.
-    """
-    labelled = any(scorer["pairs"] for scorer in agreement["scorers"])
-    if labelled or agreement["corrected"]:
-        return
-    counts = file.figures.rollouts
-    labels = agreement["labelled"]
-    reason = "all labels within each group are equal"
-    if not counts["scored"]:
-        reason = "no rollout has a score"
-    elif left and not labels["equal"] + labels["unsure"]:
-        reason = left[0]
-    elif agreement["label_files"]:
-        reason = "no label says that one rollout is better than another, both with a score"
-    elif not counts["labelled"]:
-        reason = "no rollout has a usable label"
-    remedy = "name labels of its rollouts with --labels PATH or --people FILE"
-    raise UsageError(f"nothing to compare: {reason}", remedy, place=file.name)
 
 
 def _show(page: Agreement) -> None:
@@ -244,15 +190,14 @@ def _head(page: Agreement) -> Iterator[Fact]:
 def _of_people(page: Agreement) -> Iterator[Fact]:
     """Yield what the labels of files are, and what of them is not counted."""
     labelled = page["labelled"]
-    drawn = "drawn at random" if labelled["drawn"] else "chosen by people"
-    labels = count(labelled["measured"], "pair")
-    yield "labels", f"{', '.join(page['labels']['files'])}: {labels} {drawn}"
-    more = {words: labelled[name] for name, words in _NOT_COUNTED.items()}
-    yield "not counted", listed(more)
+    pairs, not_counted = labelled_pairs(page)
+    yield "labels", f"{', '.join(page['labels']['files'])}: {pairs}"
+    yield "not counted", not_counted
     people = page["label_files"]
-    by = []
-    for name, number in people["by"].items():
-        by.append(f"{shorten(name or '(no name)', _NAME)} {number}")
+    by = [
+        f"{shorten(name or '(no name)', _NAME)} {number}"
+        for name, number in people["by"].items()
+    ]
     if people["people"] > len(by):
         by.append(f"{people['people'] - len(by)} more people")
     shared = ""

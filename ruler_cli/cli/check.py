@@ -221,19 +221,19 @@ def _input_figures(
 ) -> Facts:
     """Return how INPUT is read, and the counts of its records."""
     form = source.reader and source.reader.format
-    rubric = settings.ask.rubric
-    prompt = bool(settings.input.prompt)
     return {
         "input": Location(settings.input.source).public,
         "found": source.brief(),
         "format": form and {"family": form.family, "keys": form.shown},
-        **_first_values(counts, prompt=prompt),
+        **_first_values(counts, prompt=bool(settings.input.prompt)),
         "records": counts.counts["records"],
         "rollouts": counts.counts["rollouts"],
         "ended": {how: counts.ended[how] for how in ENDINGS},
         "rewards": asdict(counts.rewards),
         "outcomes": asdict(counts.outcomes),
-        "rubric": shorten(rubric_text(rubric or "built-in"), _LONGEST),
+        "rubric": shorten(
+            rubric_text(settings.ask.rubric or "built-in"), _LONGEST
+        ),
         "own_rubrics": counts.own_rubrics,
         "references": settings.input.reference or _references(counts),
     }
@@ -321,14 +321,13 @@ def _print_page(facts: Facts) -> None:
 
     from ruler_cli.cli.terminal import TITLE, Terminal
 
-    verdict = list(facts["not_ready"])
-    if facts["groups"]:
-        verdict.append(_size(facts))
+    problems = facts["missing_keys"] + facts["not_ready"]
+    size = [_size(facts)] if facts["groups"] else []
     terminal = Terminal()
-    first, *more = map(terminal.text, verdict + facts["missing_keys"])
-    word = Text("not ready: ", "bold red")
-    if facts["ready"]:
-        word = Text("ready: ", "bold green")
+    first, *more = map(terminal.text, problems + size)
+    word = Text("ready: ", "bold green")
+    if problems:
+        word = Text("not ready: ", "bold red")
     terminal.show(word + first, *more)
     share = facts["shown_to_the_judge"]
     written = {"cost_usd": _dollars(facts["cost_usd"])}

@@ -24,7 +24,7 @@ from ruler_cli.settings.load import (
 )
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
-from ruler_cli.settings.suggestions import OLD
+from ruler_cli.settings.suggestions import instead_of
 
 _NOT_SCORED = {
     "wait",
@@ -48,21 +48,14 @@ def running(
     """
     options = Options()
 
-    def again(**more: Any) -> str:
-        names = [word for word in arguments if isinstance(word, str)]
-        return command_line(
-            options,
-            command_name(ctx),
-            *names,
-            **more,
-        )
-
     def resume() -> str:
         if not resumes:
             return ""
         lost = options.ledger_name == "none"
         how = "no reply is kept; to start again" if lost else "to resume"
-        return f"{how}: {again()}"
+        names = [word for word in arguments if isinstance(word, str)]
+        again = command_line(options, command_name(ctx), *names)
+        return f"{how}: {again}"
 
     with report_errors(resume), record or nullcontext():
         warn_of_variables()
@@ -120,14 +113,13 @@ def options_of(ctx: typer.Context) -> Options:
 
 
 def warn_of_variables() -> None:
-    """Warn of each variable that sets no option; UsageError for that of an option with another name now."""
+    """Warn of each variable that sets no option; UsageError for a word that has another name here."""
     known = (*variables_of(SECTIONS), "RULER_CONFIG")
     for variable in os.environ:
         if not variable.startswith("RULER_") or variable in known:
             continue
-        former = variable.removeprefix("RULER_").lower()
-        if former in OLD:
-            raise UsageError("is a former name", OLD[former], place=variable)
+        if remedy := instead_of(variable.removeprefix("RULER_")):
+            raise UsageError("is not a setting", remedy, place=variable)
         print_note(
             f"warning: {variable} sets no option; `ruler config --all` lists them"
         )

@@ -61,9 +61,8 @@ class SectionedCommand(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line, arguments by their bare names."""
-        params: list[Any] = self.params
         pieces = [self.options_metavar or ""]
-        for param in params:
+        for param in self.params:
             if param.param_type_name == "argument":
                 pieces.append(str(param.metavar))
         return pieces

@@ -65,8 +65,7 @@ def _write_page(
     target = options.page
     if target is None:
         raise UsageError("the page has no name", "use -o label.html")
-    asked = options.pairs
-    draw = PairDraw(asked, options.seed)
+    draw = PairDraw(options.pairs, options.seed)
     page = LabelPage(stack, target, sources[0], draw, force=options.force)
     scored = ScoredFiles(sources, options, stack)
     for _ in scored.groups(page.add):
@@ -80,7 +79,7 @@ def _write_page(
     pairs = sum(counts.drawn.values())
     part = f"{pairs} of {count(draw.pairs, 'pair')} to compare"
     print_written(part, counts.size, target)
-    print_note(*label_sentences(counts, asked, draw.pairs))
+    print_note(*label_sentences(counts))
     return scored.problems
 
 
@@ -90,12 +89,10 @@ _DRAWN = {
 }
 
 
-def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
+def label_sentences(counts: LabelCounts) -> list[str]:
     """Say how the pairs of a page were drawn, what it lacks, and what comes next."""
     ways = {words: counts.drawn[way] for way, words in _DRAWN.items()}
     sentences = [listed(ways)]
-    if asked > pairs:
-        sentences.append(f"there are only {pairs} pairs: all are in the page")
     if counts.left_out:
         left = count(counts.left_out, "drawn pair")
         sentences.append(f"{left} left out: the texts do not fit into a page")

@@ -122,9 +122,8 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
         if isinstance(error, ReaderGone):
             sys.stdout = None
         else:
-            print_note(error)
-            if error.resumable and (sentence := resume()):
-                print_note(sentence)
+            again = resume() if error.resumable else ""
+            print_note(*filter(None, (str(error), again)))
         if isinstance(error, InterruptedRun):
             # end at once: a thread may wait for ever for a pipe without another end
             with suppress(OSError, AttributeError):  # stderr may be gone

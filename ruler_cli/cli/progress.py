@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from ruler_cli.types import (
     Status,
     Summary,
     answer_sentence,
-    shorten,
     wait_sentence,
 )
 
@@ -39,6 +37,15 @@ _BAR_INTERVAL = 0.1
 _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
 _UNIT = "group"
+_BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}"
+_BRIEF = _BAR + " [{elapsed}<{remaining}{postfix}]"
+_FULL = _BRIEF.replace("{postfix}", ", {rate_fmt}{postfix}")
+_FORMS = (
+    *((_FULL, most) for most in range(8, 0, -1)),
+    *((_BRIEF, most) for most in range(2, -1, -1)),
+    (_BAR, 0),
+)
+"""Forms of a bar of ten cells, in tqdm's words, and the most facts in it, each shorter than the one before."""
 _CLEAR = "\r\x1b[K"
 """Clears the line of a terminal."""
 
@@ -125,7 +132,9 @@ class Console(Observer):
         """Draw the bar again, a few times a second at most."""
         self.summary = summary
         if self._mode == "bar" and self._due(_BAR_INTERVAL):
-            columns = shutil.get_terminal_size().columns
+            columns = 80
+            with suppress(OSError):  # stdout may be a file
+                columns = os.get_terminal_size(sys.stderr.fileno()).columns
             _write(_CLEAR + self._line(columns - 1))
 
     def tick(self, summary: Summary, status: Status) -> None:
@@ -144,29 +153,31 @@ class Console(Observer):
         return due
 
     def _line(self, columns: int | None = None) -> str:
-        """Return the state of the run in a line; of a bar facts are left out, the last first, until it fits."""
+        """Return the state of the run in a line; of a bar facts are left out, the least needed first, until it fits."""
         from tqdm import tqdm
         from tqdm.utils import disp_len
 
         facts = []
         if self._status is not None:
-            facts = _facts(self.summary, self._status, columns)
-        while True:
-            line: str = tqdm.format_meter(
+            facts = _facts(self.summary, self._status)
+        line = ""
+        for form, most in _FORMS:
+            shown = facts[:most]
+            if most <= 3:  # the reason of a wait is needed less
+                shown = [fact.partition(": ")[0] for fact in shown]
+            line = tqdm.format_meter(
                 self.summary.groups,
                 self._total or 0,
                 time.monotonic() - self._began,
                 ncols=0 if columns is None else None,
                 unit=_UNIT,
                 initial=self.summary.kept,
-                postfix=", ".join(facts),
+                bar_format=form if columns and self._total else None,
+                postfix=", ".join(shown),
             )
-            if columns is None or disp_len(line) <= columns or not facts:
-                return line
-            fact, colon, _ = facts.pop().partition(": ")
-            # the last one is a wait: without its reason it may fit
-            if colon and not facts:
-                facts.append(fact)
+            if columns is None or disp_len(line) <= columns:
+                break
+        return line
 
     def waiting(self, judge: str, why: str, seconds: float) -> None:
         """Warn of a wait for a judge when it begins; the progress lines have it later."""
@@ -215,19 +226,17 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def _facts(summary: Summary, status: Status, columns: int | None) -> list[str]:
-    """Return the facts of a run, the most important first; on a terminal the reason of a wait is shortened."""
+def _facts(summary: Summary, status: Status) -> list[str]:
+    """Return the facts of a run, the most needed first."""
     why = one_line(hide_keys(str(status.why)))
-    if columns is not None:
-        why = shorten(why, columns // 3)
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     failed = sum(summary.failed.values())
     requests = count(round(status.requests_per_minute), "request")
     facts = {
         f"waiting{seconds}: {why}": why,
-        f"{status.in_flight} of {status.limit} calls in flight": status.limit,
         usd(summary.cost_usd or 0): summary.cost_usd,
         f"{failed} failed": failed,
+        f"{status.in_flight} of {status.limit} calls in flight": status.limit,
         f"{status.retrying} to try again": status.retrying,
         f"{summary.kept} cached": summary.kept,
         f"{requests}/min": status.requests_per_minute,

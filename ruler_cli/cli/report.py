@@ -31,7 +31,7 @@ Show = Callable[[Options, list[str], ExitStack], FileProblems]
 """Shows scored files, and returns what is wrong with them."""
 
 
-@takes("group", *PAGE_OPTIONS, settings=RECORD_SETTINGS)
+@takes("group", "people", *PAGE_OPTIONS, settings=RECORD_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Scored,
@@ -44,11 +44,12 @@ def command(
     Example:
       ruler report scored.jsonl
       ruler report scored.jsonl --group task-17
+      ruler report scored.jsonl --people labels.jsonl
       ruler report scored.jsonl -o report.html
       ruler report scored.jsonl --json | jq .figures.groups
 
-    Exit codes: 0 done; 1 some lines could not be read; 2 bad usage, unreadable input, or no annotations of
-    ruler.
+    Exit codes: 0 done; 1 some lines could not be read, or labels are of no rollout; 2 bad usage, unreadable
+    input, nothing to compare with --people, or no annotations of ruler.
     """
     with running(ctx, source) as options:
         return _report(options, [source])

@@ -96,7 +96,7 @@ def _figures(group: GroupRecord) -> str:
 
 def _facts(rollout: RolloutRecord) -> Iterator[Fact]:
     """Yield what is known of a rollout, each with a name."""
-    yield "score", given(rollout.score, "{:.2f}")
+    yield "score", given(rollout.score, "{:z.2f}")
     yield "reward", given(rollout.label, "{:.4g}")
     notes = [rollout.ended]
     if rollout.suspect:
@@ -105,9 +105,9 @@ def _facts(rollout: RolloutRecord) -> Iterator[Fact]:
         notes += [rollout.status, rollout.kind, rollout.reason]
     yield "note", ", ".join(filter(None, notes))
     for name, value in rollout.criterion_values.items():
-        yield name, f"{value:.2f}"
+        yield name, f"{value:z.2f}"
     for judge in rollout.judges:
-        score = given(judge["score"], "{:.2f}")
+        score = given(judge["score"], "{:z.2f}")
         yield judge["judge"], f"{score}: {judge['explanation']}"
     # that of a panel is that of one of its judges, unless a veto decided
     if rollout.explanation not in [j["explanation"] for j in rollout.judges]:

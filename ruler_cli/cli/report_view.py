@@ -67,7 +67,9 @@ class RunView:
         made_by = compact(figures["made_by"], _TEXT)
         return {
             "found": self.reading.files[0].input.brief(),
-            "figures": compact({**figures, "made_by": None}),
+            "figures": compact(
+                {**figures, "made_by": None, "against_people": None}
+            ),
             "made_by": made_by | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
             "worst": compact(self.reading.worst_as_json()),
@@ -98,9 +100,10 @@ class RunView:
     def _head(self) -> Iterator[Fact]:
         figures = self.figures
         yield "scored", self.sources[0]
-        yield "found", self.reading.files[0].input.brief()
         yield "judge", sentences.judges(figures)
-        yield from sentences.made_by(figures, _LONGEST)
+        made = dict(sentences.made_by(figures, _LONGEST))
+        del made["ruler"]  # a page has it, and a comparison if it differs
+        yield from made.items()
         for name, sentence in sentences.counts(figures):
             yield name, sentence
             if name == "failed":
@@ -151,14 +154,16 @@ class ComparisonView:
     ) -> None:
         """Write the page to the terminal."""
         figures = self.figures
+        terminal.show(Text(sentences.verdict(figures), TITLE))
         if opening := sentences.opening(figures):
-            terminal.show(Text(opening, TITLE), "")
+            terminal.show(opening)
         terminal.show(
+            "",
             _sides(
                 self._of_files(),
                 "",
                 terminal,
-            )
+            ),
         )
         both = f"{count(figures['rollouts'], 'rollout')} scored by both"
         compared = f"compared: {count(figures['groups'], 'group')}, {both}"
@@ -199,7 +204,7 @@ class ComparisonView:
     def _of_scores(self) -> Iterator[_Sides]:
         """Yield rows about the scores that can be compared."""
         for name, key in (("mean score", "means"), ("spread (sd)", "spreads")):
-            a, b = (given(value, "{:.3f}") for value in self.figures[key])
+            a, b = (given(value, "{:z.3f}") for value in self.figures[key])
             yield name, a, b, ""
         tied = self.figures["tied"]
         if any(tied):
@@ -235,11 +240,15 @@ class ComparisonView:
             "only in B": in_b,
             "without scores of both": paired["groups"] - figures["groups"],
         }
-        words = []
-        for what, number in left_out.items():
-            if number:
-                words.append(f"{count(number, 'group')} {what}")
+        words = [
+            f"{count(number, 'group')} {what}"
+            for what, number in left_out.items()
+            if number
+        ]
         yield "not compared", ", ".join(words)
+        if unlike := paired["labels_differ"]:
+            rollouts = f"{count(unlike, 'rollout')} with different rewards"
+            yield "rewards", f"{rollouts} in A and B: not in the accuracy"
 
 
 View = RunView | ComparisonView
@@ -253,17 +262,9 @@ def view_of(
     figures: Any,
 ) -> View:
     """Return the view of one file, or of two."""
-    if isinstance(reading, Comparison):
-        return ComparisonView(
-            reading,
-            sources,
-            figures,
-        )
-    return RunView(
-        reading,
-        sources,
-        figures,
-    )
+    two = isinstance(reading, Comparison)
+    view = ComparisonView if two else RunView
+    return view(reading, sources, figures)
 
 
 def _differing(group: ComparedGroup) -> dict[str, Any]:
@@ -289,10 +290,9 @@ def _criteria(
     heads = ("criterion", "rollouts", *_OF_CRITERION.values())
     rows = []
     for criterion in criteria:
-        row = [shorten(criterion["name"], _LONGEST), str(criterion["rollouts"])]
-        for name in _OF_CRITERION:
-            row.append(given(criterion[name], "{:.2f}"))
-        rows.append(row)
+        name = shorten(criterion["name"], _LONGEST)
+        numbers = [given(criterion[key], "{:z.2f}") for key in _OF_CRITERION]
+        rows.append((name, str(criterion["rollouts"]), *numbers))
     return terminal.numbers(heads, rows)
 
 
@@ -325,8 +325,7 @@ def _sides(
     columns = [Column(style=MUTED, no_wrap=True)]
     for head in ("A", "B", difference):
         columns.append(Column(head, overflow="fold"))
-    cells = []
-    for name, a, b, more in rows:
-        if a or b:
-            cells.append((name, a or "-", b or "-", more))
+    cells = [
+        (name, a or "-", b or "-", more) for name, a, b, more in rows if a or b
+    ]
     return terminal.table(columns, cells)

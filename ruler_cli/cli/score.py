@@ -120,22 +120,28 @@ def _report(
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
     summary, stopped = result.summary, result.stopped
     shown = options.progress != "none" and not isinstance(stopped, ReaderGone)
+    first = list[str]()
+    notes = list[str]()
+    parts = list[str]()
     if shown:
         from ruler_cli.cli.sentences import summary_lines
 
         debug = options.debug or settings.ledger is None
-        print_note(*summary_lines(summary, debug=debug))
-    if shown or stopped is not None:
-        print_note(*_endings(settings, result))
-    if shown:
-        parts = []
+        head, *notes = summary_lines(summary, debug=debug)
+        first = [head]
         if result.whole and not Location(settings.output).stream:
             parts.append(f"written to {Location(settings.output).shown}")
         following = _next_command(settings, options, result)
         if following and stopped is None:
             parts.append(f"next: {following}")
-        if parts:
-            print_note("; ".join(parts))
+    if shown or stopped is not None:
+        notes += _endings(settings, result)
+    lines = [first, notes, parts]
+    if (
+        stopped is not None
+    ):  # its sentence and the command that resumes are the other lines
+        lines = [first + notes + parts]
+    print_note(*filter(None, map("; ".join, lines)))
     if isinstance(stopped, NoUsableReply):
         leave = ("summary", "progress", "on_failure")
         more = {"debug": True, "limit": stopped.first}
@@ -273,7 +279,7 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     if settings.on_failure == "drop":
         lost += sum(summary.failed.values())
     if failed and lost and failed.exists():
-        yield f"unreadable lines and dropped records are in {failed}"
+        yield f"the lines that OUTPUT lacks are in {failed}"
     if result.whole or output.stream:
         return
     if output.remote or (output.real.exists() and not summary.scored):

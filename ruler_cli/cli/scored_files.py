@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
@@ -18,6 +19,7 @@ from ruler_cli.settings.options import Options
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
+    from ruler_cli.results.agreement import Agreement
     from ruler_cli.results.compare import LeftOutGroup
     from ruler_cli.results.figures import ScoredFile
 
@@ -85,6 +87,31 @@ def print_written(
     print_note(f"{what}, {size / 1e6:.1f} MB written to {to}")
 
 
+def _refuse_empty(
+    agreement: Agreement, file: ScoredFile, left: Sequence[str]
+) -> None:
+    """Raise UsageError if there is nothing to compare, with the reason and the way out.
+
+    `left` are sentences on labels of no rollout.
+    """
+    labelled = any(scorer["pairs"] for scorer in agreement["scorers"])
+    if labelled or agreement["corrected"]:
+        return
+    counts = file.figures.rollouts
+    labels = agreement["labelled"]
+    reason = "all labels within each group are equal"
+    if not counts["scored"]:
+        reason = "no rollout has a score"
+    elif left and not labels["equal"] + labels["unsure"]:
+        reason = left[0]
+    elif agreement["label_files"]:
+        reason = "no label says that one rollout is better than another, both with a score"
+    elif not counts["labelled"]:
+        reason = "no rollout has a usable label"
+    remedy = "name labels of its rollouts with --labels PATH or --people FILE"
+    raise UsageError(f"nothing to compare: {reason}", remedy, place=file.name)
+
+
 class ScoredFiles:
     """One scored file, or two of the same input; `reading` has the figures of the groups so far.
 
@@ -96,20 +123,31 @@ class ScoredFiles:
         sources: Sequence[str],
         options: Options,
         stack: ExitStack,
+        *,
+        labelled: bool = False,
     ) -> None:
-        """UsageError if a file cannot be read."""
+        """Compare scores with labels of people if there are files of them, or with those of records if `labelled`.
+
+        UsageError if a file cannot be read.
+        """
         from ruler_cli.results.compare import Comparison
         from ruler_cli.results.highlights import Run
+        from ruler_cli.results.label_agreement import LabelAgreement
+        from ruler_cli.results.labels import read_labels
 
         if [*sources] == ["-", "-"]:
             raise UsageError("only one of SCORED and OTHER can be stdin")
         self._options = options
         self.problems = FileProblems()
         self.left_out: list[LeftOutGroup] = []
+        self._labels: Any = None
         self.files = [
             self.problems.open(name, options, stack) for name in sources
         ]
-        self.reading: Any = Run(self.files[0])
+        labels = read_labels(options.people) if options.people else None
+        if options.people or labelled:
+            self._labels = LabelAgreement(labels)
+        self.reading: Any = Run(self.files[0], self._labels)
         if self.files[1:]:
             self.reading = Comparison(self.files, self.left_out.append)
 
@@ -125,9 +163,30 @@ class ScoredFiles:
         from ruler_cli.ledger.database import texts
 
         path = ledger_path(self._options.ledger_name)
-        return self.reading.figures(
+        figures = self.reading.figures(
             partial(texts, [] if path is None else [path])
         )
+        if self._labels:
+            figures["against_people"] = self.agreement()
+        return figures
+
+    def agreement(self) -> Agreement:
+        """Measure how the scores agree with labels; UsageError if there is nothing to compare."""
+        measure = self._labels
+        if measure.repeated:
+            groups = count(measure.repeated, "group")
+            print_note(
+                f"{groups} with the rollouts of another one, not counted again"
+            )
+        agreement: Agreement = measure.agreement()
+        left = []
+        for group, *rollouts in measure.left:
+            label = f"label of {' and '.join(rollouts)} in group {group!r}"
+            left.append(f"{label}: no such rollout in {self.names}")
+        _refuse_empty(agreement, self.files[0], left)
+        for sentence in left:
+            self.problems.add(sentence)
+        return agreement
 
     def report_problems(self) -> None:
         """Print the groups that are left out, and the warnings on files that were read."""

@@ -28,6 +28,15 @@ LEFT_OUT = {
     "odd_labels": "with a label that is not a number",
 }
 """Counts of rollouts and scores that are not measured, in words."""
+_NOT_COUNTED = {
+    "equal": "equal",
+    "unsure": "unsure",
+    "unscored": "without a score",
+    "not_asked": "of them not asked about",
+}
+"""Counts of labelled pairs that say nothing of a judge, in words."""
+_NAME = 24
+"""Characters of a judge's name in a sentence."""
 _TEXTS = 4
 """Texts in a cell of a table."""
 SURE = 2.0
@@ -38,11 +47,11 @@ LOW = 0.5
 """The middle of the scale, and a reliability below which differences are more noise than signal."""
 _NEARLY, _NONE = 0.9, 0.005
 """A share of groups that is nearly all, and a reliability that is printed as 0."""
-_BIASED = 0.01
-"""A mean shift of scores that is worth an option."""
+_SHOWN, _BIASED = 0.0005, 0.01
+"""A difference that three decimals show, and a mean shift of scores that is worth an option."""
 
 _NOTES = """
-{0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
+{0.failed_before:group} failed in an earlier run, not asked again (--retry-failed does)
 {0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler batch export`
 {0.unreadable:line or trajectory} not readable
 {0.unscored:rollout} without a score: the judge refused to answer about it
@@ -62,14 +71,6 @@ _NOTES = """
 {0.figures.without_outcome:rollout} without an outcome
 """
 """Lines on a run that is done, from its summary."""
-_TRIED = {"rate": "rate limit", "transport": "error or no answer"}
-"""Reasons to try a call again, by the kind that `--summary` has."""
-_OF_RUN = {
-    "reliability": "reliability: ",
-    "position": "position bias: ",
-    "length": "length: ",
-}
-"""Names of sentences about the judge, as a line of a run begins."""
 _REASONS = {
     "reply": "the judge's answers cannot be used (reply)",
     "transport": "the judge could not be reached, or answered with an error (transport)",
@@ -138,7 +139,7 @@ def findings(
         # a reliability is known from two passes on
         several = 2 * values["groups"] > slots["groups"]
         bias = position_bias(slots, several=several)
-        yield "position", bias or absent.format("position")
+        yield "position bias", bias or absent.format("position")
     if figures["lengths"]["groups"] >= FEW:
         bias = length_bias(figures["lengths"])
         yield "length", bias or absent.format("length")
@@ -151,12 +152,45 @@ def facts(figures: ReportFigures) -> list[Fact]:
 
 def of_scores(figures: ReportFigures) -> Iterator[Fact]:
     """Yield averages, the agreement with the original reward, and all that the file tells about its judge."""
-    yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
-    yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
+    yield "mean score", given(figures["scores"]["mean"], "{:z.2f}")
+    middle = figures["spread"]["median"]
+    yield "spread (sd)", given(middle, "{:.2f} in the median group")
     against = figures["against_label"]
     if against["agreement"] is not None:
         yield "agreement", ordered_pairs(against, "with different rewards")
+    if "against_people" in figures:
+        yield from _against_people(figures["against_people"])
     yield from findings(figures)
+
+
+def _against_people(agreement: _Json) -> Iterator[Fact]:
+    """Yield the accuracy of each judge against people, that of these among themselves, and the labels."""
+    rows = [*agreement["scorers"]]
+    names = [shorten(row["name"], _NAME) for row in rows]
+    names[0] = "all judges" if len(rows) > 1 else "the judge"
+    if people := agreement["people"]:
+        names.append("two people agree")
+        pairs = agreement["labelled"]["shared"]
+        rows.append({"pairs": pairs, "pairwise_accuracy": people})
+    title = "against people"
+    for name, row in zip(names, rows, strict=True):
+        value = row["pairwise_accuracy"]
+        pairs = count(row["pairs"], "pair")
+        groups = count(value["groups"], "group")
+        accuracy = f"{measured(value)} ({interval(value)})"
+        yield title, f"{name}: {accuracy}, {pairs} in {groups}"
+        title = ""
+    labels, not_counted = labelled_pairs(agreement)
+    words = f"labels: {labels}"
+    yield "", words + (f"; not counted: {not_counted}" if not_counted else "")
+
+
+def labelled_pairs(agreement: _Json) -> tuple[str, str]:
+    """Say how many pairs have a label of people, and how many of them are not counted."""
+    labelled = agreement["labelled"]
+    drawn = "drawn at random" if labelled["drawn"] else "chosen by people"
+    more = {words: labelled[name] for name, words in _NOT_COUNTED.items()}
+    return f"{count(labelled['measured'], 'pair')} {drawn}", listed(more)
 
 
 def judges(figures: ReportFigures) -> str:
@@ -199,7 +233,15 @@ def made_by(
     """
     made = figures["made_by"]
     yield "served as", _counted(made["served"])
-    yield "rubric", _texts(made["rubrics"], longest)
+    own = made["own_rubrics"]
+    rubrics = [
+        entry
+        for entry in made["rubrics"]
+        if entry["groups"] != own.get(entry["digest"])
+    ]
+    owners = count(sum(own.values()), "group has its own") if own else ""
+    words = (_texts(rubrics, longest), owners)
+    yield "rubric", "; ".join(filter(None, words))
     params = made["params"]
     # without a text nobody knows if any are set
     known = len(params) > 1 or [entry for entry in params if entry["text"]]
@@ -233,9 +275,10 @@ def _plain(text: str) -> str:
         for judge in json.loads(text):
             name = judge.pop("judge")
             judge.pop("model", None)
-            params = []
-            for key, value in (judge.pop("params") | judge).items():
-                params.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
+            params = [
+                f"{key}={json.dumps(value, ensure_ascii=False)}"
+                for key, value in (judge.pop("params") | judge).items()
+            ]
             if params:
                 judges.append(f"{name}: {', '.join(params)}")
         return "; ".join(judges)
@@ -253,20 +296,24 @@ def opening(figures: _Json) -> str:
 
 def verdict(figures: _Json) -> str:
     """Say which of two judges is better against the rewards, or how far they agree if that is not known."""
-    groups = count(figures["groups"], "group")
     difference = figures["difference"]
-    if difference["value"] is not None:
-        points = round(100 * difference["value"])
-        better = "Both are equally good"
-        if points:
-            name = "A" if points > 0 else "B"
-            better = f"{name} is {count(abs(points), 'point')} better"
-        sure = "beyond chance" if difference["told_apart"] else "within chance"
-        return f"{better} in accuracy on {groups}, {sure}"
-    agreement = figures["order"]["agreement"]
-    if agreement is None:
-        return f"Both give equal scores throughout {groups}"
-    return f"Both order {agreement:.0%} of the pairs alike in {groups}"
+    value = difference["value"]
+    if value is None:
+        groups = count(figures["groups"], "group")
+        agreement = figures["order"]["agreement"]
+        if agreement is None:
+            return f"Both give equal scores throughout {groups}"
+        return f"Both order {agreement:.1%} of the pairs alike in {groups}"
+    groups = count(difference["groups"], "group")
+    if not value:
+        return f"Both are equally good in accuracy on {groups}"
+    points = round(100 * abs(value))
+    more = count(points, "point") if points else "less than a point"
+    sure = "beyond chance" if difference["told_apart"] else "within chance"
+    if difference["low"] is None:
+        sure = "too few to tell it from chance"
+    better = "A" if value > 0 else "B"
+    return f"{better} is {more} better in accuracy on {groups}, {sure}"
 
 
 def cost(figures: ReportFigures) -> str:
@@ -372,9 +419,9 @@ def length_bias(trend: _Json) -> str:
     slope = trend["slope"]
     error = trend["error"]
     correlation = trend["correlation"]
-    if trend["groups"] < FEW or abs(slope) <= SURE * error:
+    if trend["groups"] < FEW or abs(slope) < max(SURE * error, _SHOWN):
         return ""
-    return f"twice as long scores {slope:+.3f} ± {error:.3f} (correlation {correlation:+.2f})"
+    return f"twice as long scores {slope:+z.3f} ± {error:.3f} (correlation {correlation:+z.2f})"
 
 
 def reliability(values: _Json) -> str:
@@ -454,12 +501,7 @@ def summary_lines(
     out += lines(_NOTES, {"cached": cached}, summary)
     for name, sentence in findings(_figures_of(summary), absent=""):
         if sentence:
-            out.append(_OF_RUN.get(name, "") + sentence)
-    if summary.retried:
-        tried = {
-            _TRIED.get(kind, kind): n for kind, n in summary.retried.items()
-        }
-        out.append(f"calls tried again: {listed(tried)}")
+            out.append(f"{name}: {sentence}")
     if summary.unsure_usd:
         more = usd(summary.unsure_usd)
         out.append(
@@ -471,9 +513,10 @@ def summary_lines(
 def _figures_of(summary: Summary) -> ReportFigures:
     """Return the figures of a run about its judge as a scored file has them."""
     figures = summary.figures or BatchFigures()
-    bins = []
-    for tenth, number in enumerate(figures.reliability, 1):
-        bins.append({"to": tenth / 10, "n": number})
+    bins = [
+        {"to": tenth / 10, "n": number}
+        for tenth, number in enumerate(figures.reliability, 1)
+    ]
     groups = figures.slot_groups
     return {
         "groups": asdict(summary),
@@ -494,7 +537,7 @@ def _figures_of(summary: Summary) -> ReportFigures:
 def _first_line(summary: Summary) -> str:
     """Return groups, time, mean score, ties, failures and cost in one line."""
     groups = max(summary.total or 0, summary.groups)
-    mean = summary.figures.mean_score if summary.figures is not None else None
+    mean = getattr(summary.figures, "mean_score", None)
     tokens = summary.usage.prompt + summary.usage.completion
     cost = calls = count(summary.usage.calls, "call")
     if summary.cost_usd is not None:
@@ -503,6 +546,6 @@ def _first_line(summary: Summary) -> str:
         spent = _joined(calls, f"{short(tokens)} tokens" if tokens else "")
         cost = f"cost unknown ({spent})"
     states = {"tied": summary.tied, "failed": sum(summary.failed.values())}
-    parts = (given(mean, "mean {:.2f}"), listed(states), cost)
+    parts = (given(mean, "mean {:z.2f}"), listed(states), cost)
     scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
     return f"{scored}: {_joined(*parts)}"

@@ -189,7 +189,7 @@ class Terminal:
 
 def in_short(
     numbers: Sequence[float | None],
-    form: str = ".2f",
+    form: str = "z.2f",
 ) -> str:
     """Write numbers in a line: none as a dash, and of many the ends; empty if all are None."""
     if all(number is None for number in numbers):
@@ -197,7 +197,7 @@ def in_short(
     words = []
     for number in numbers:
         word = "-" if number is None else f"{number:{form}}"
-        words.append(word.removeprefix("0") if form == ".2f" else word)
+        words.append(word.removeprefix("0") if form == "z.2f" else word)
     if len(words) > _SCORES:
         words[_SCORES // 2 : -_SCORES // 2] = ["…"]
     return " ".join(words)

@@ -76,7 +76,7 @@ _TESTS = {
 
 
 def _three(number: float) -> str:
-    return f"{number:.3f}" if abs(number) < 100 else f"{number:,.0f}"
+    return f"{number:z.3f}" if abs(number) < 100 else f"{number:,.0f}"
 
 
 _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
@@ -242,13 +242,14 @@ class TrendView:
         panel = [shorten(name, _NAME) for name in self._trend.panel]
         moved = []
         levels = drift.levels.values()
+        form = short if drift.kind == "size" else _three
         for words, ends in zip(_MOVED[drift.kind], levels, strict=True):
-            before, after = ends
-            name = words.format(*panel, label=self._label)
-            verb = "rose" if after > before else "fell"
-            moved.append(
-                f"{name} {verb} from {_three(before)} to {_three(after)}"
-            )
+            before, after = map(form, ends)
+            verb = "rose" if ends[1] > ends[0] else "fell"
+            change = f"{verb} from {before} to {after}"
+            if before == after:
+                change = f"hardly moved from {before}"
+            moved.append(f"{words.format(*panel, label=self._label)} {change}")
         sources = {step.step: step.source for step in self._trend.steps}
         source = shell_word(source_name(sources[drift.step]))
         return (
@@ -289,9 +290,9 @@ class TrendView:
             mark = " !" if step.step in drifting else ""
             columns["step"].append(_number(step.step) + mark)
         for head, (group, name, form) in _MEASURES.items():
-            values = []
-            for step in self._json["steps"]:
-                values.append((step[group] or {}).get(name))
+            values = [
+                (step[group] or {}).get(name) for step in self._json["steps"]
+            ]
             if any(isinstance(value, float) or value for value in values):
                 columns[head] = [
                     "–" if value is None else form(value) for value in values

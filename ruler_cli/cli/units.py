@@ -13,6 +13,7 @@ _PLURALS = {
     "reply": "replies",
     "batch": "batches",
     "pass": "passes",
+    "group has its own": "groups have their own",
     "line or trajectory": "lines or trajectories",
 }
 _MOST = 6

@@ -129,10 +129,11 @@ class AgreementBuilder:
         """
         rollouts = groups[0].rollouts
         if votes is None:
-            labels = {}
-            for i, rollout in enumerate(rollouts):
-                if rollout.label is not None:
-                    labels[i] = rollout.label
+            labels = {
+                i: rollout.label
+                for i, rollout in enumerate(rollouts)
+                if rollout.label is not None
+            }
             votes = votes_of(labels)
             labelled = labels
         values = [*map(self._values, *[group.rollouts for group in groups])]
@@ -166,7 +167,7 @@ class AgreementBuilder:
     def _values(self, *sides: RolloutRecord) -> _Values:
         """Return the values of a rollout as each file has it; none if some file has no score."""
         rollout = sides[0]
-        values: dict[_Judge, float] = {}
+        values = {}
         for judge, side in zip(
             self._main,
             sides,
@@ -203,9 +204,10 @@ class AgreementBuilder:
         """
         high = values[vote.better]
         low = values[vote.worse]
-        results: dict[Any, float] = {}
-        for judge in high.keys() & low.keys():
-            results[judge] = won(high[judge], low[judge])
+        results: dict[Any, float] = {
+            judge: won(high[judge], low[judge])
+            for judge in high.keys() & low.keys()
+        }
         judge = self._main[0]
         if judge not in results:
             return results

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
@@ -14,7 +13,7 @@ from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group
+from ruler_cli.types import Group, value
 
 By = Literal["variance", "score"]
 _NEEDS = {
@@ -26,7 +25,7 @@ _NOISE = 1e-12
 """Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Keep:
     """Keep at most so many rollouts of each group."""
 
@@ -34,7 +33,7 @@ class Keep:
     by: By
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Choice:
     """The groups and rollouts to take: those that fulfil all `conditions`, and of these what `keep` says."""
 
@@ -42,7 +41,7 @@ class Choice:
     keep: Keep | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Selected:
     """A group with its annotations, and the rollouts of it that are taken."""
 
@@ -89,10 +88,11 @@ class Selector:
         conditions = self._choice.conditions
         if not all(condition.holds(scored) for condition in conditions):
             return None
-        taken = []
-        for rollout in scored.rollouts:
-            if all(c.holds_for_rollout(rollout) for c in conditions):
-                taken.append(rollout)
+        taken = [
+            rollout
+            for rollout in scored.rollouts
+            if all(c.holds_for_rollout(rollout) for c in conditions)
+        ]
         if keep or any(condition.name == "score" for condition in conditions):
             self.counts["unscored"] += not scored.scores
             taken = [rollout for rollout in taken if rollout.score is not None]

@@ -72,23 +72,24 @@ class DigestedGroup(NamedTuple):
 class ComparedGroup:
     """A group of both files with the judges' own scores, its rollouts in the order of the first file.
 
-    `number` and `kept` are those of the first file.
+    `number` and `kept` are those of the first file. `unlike` counts rollouts with different labels in both files.
     """
 
     number: int
     first: GroupRecord
     second: GroupRecord
     kept: Any = None
+    unlike: int = 0
 
     @cached_property
     def common_scores(self) -> dict[int, tuple[float, float]]:
         """Both scores of each rollout that has them, by its index."""
         sides = zip(self.first.rollouts, self.second.rollouts, strict=True)
-        scores = {}
-        for i, (a, b) in enumerate(sides):
-            if a.score is not None and b.score is not None:
-                scores[i] = (a.score, b.score)
-        return scores
+        return {
+            i: (a.score, b.score)
+            for i, (a, b) in enumerate(sides)
+            if a.score is not None and b.score is not None
+        }
 
     @cached_property
     def order(self) -> Json:
@@ -203,38 +204,29 @@ def pair_groups(
 def _paired(first: DigestedGroup, second: DigestedGroup) -> ComparedGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order.
 
-    A rollout with a label in one file has it in both.
+    A rollout with a label in one file has it in both; one with different labels has none.
     """
+    unlike = 0
     by_digest = defaultdict[bytes, deque[RolloutRecord]](deque)
     for digest, b in zip(second.digests, second.group.rollouts, strict=True):
         by_digest[digest].append(b)
-    sides: tuple[list[RolloutRecord], list[RolloutRecord]] = ([], [])
-    for digest, a in zip(
-        first.digests,
-        first.group.rollouts,
-        strict=True,
-    ):
+    sides = []
+    for digest, a in zip(first.digests, first.group.rollouts, strict=True):
         b = by_digest[digest].popleft()
         label = b.label if a.label is None else a.label
-        for rollouts, rollout in zip(
-            sides,
-            (a, b),
-            strict=True,
-        ):
-            # not the scores that an outcome or a reward moved
-            score = rollout.judge_score
-            rollouts.append(
-                replace(
-                    rollout,
-                    label=label,
-                    score=score,
-                )
-            )
+        if b.label not in (None, label):
+            label = None
+            unlike += 1
+        # not the scores that an outcome or a reward moved
+        sides.append(
+            [replace(r, label=label, score=r.judge_score) for r in (a, b)]
+        )
     return ComparedGroup(
         first.number,
-        replace(first.group, rollouts=tuple(sides[0])),
-        replace(second.group, rollouts=tuple(sides[1])),
+        replace(first.group, rollouts=tuple([a for a, _ in sides])),
+        replace(second.group, rollouts=tuple([b for _, b in sides])),
         first.kept,
+        unlike,
     )
 
 
@@ -295,6 +287,7 @@ class Comparison:
         if group.order["against"] > 0 or "distance" in group.reasons:
             self._differing.add(group.rank, group)
         self._counts["paired"] += 1
+        self._counts["unlike"] += group.unlike
         if not group.common_scores:
             return
         self._counts["groups"] += 1
@@ -325,20 +318,18 @@ class Comparison:
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self._agreement.agreement()
-        both = [
-            *zip(
-                a_scores,
-                b_scores,
-                strict=True,
-            )
-        ]
+        both = [*zip(a_scores, b_scores, strict=True)]
         distances = [abs(a - b) for a, b in both]
         files = [file.figures for file in self.files]
         pairs = self._order["pairs"]
         same_order = 1 - self._order["against"] / pairs if pairs else None
         return {
             "files": [{"figures": file.figures(lookup)} for file in files],
-            "paired": {"groups": counts["paired"], "alone": self._left_out},
+            "paired": {
+                "groups": counts["paired"],
+                "alone": self._left_out,
+                "labels_differ": counts["unlike"],
+            },
             "groups": counts["groups"],
             "rollouts": len(both),
             "means": [fmean(scores) for scores in self._scores],

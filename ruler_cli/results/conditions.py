@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import suggestion_for
-from ruler_cli.types import ENDINGS, printable
+from ruler_cli.types import ENDINGS, printable, value
 
 if TYPE_CHECKING:
     from ruler_cli.results.record import GroupRecord, RolloutRecord
@@ -29,23 +28,14 @@ FIGURES: dict[str, Callable[[GroupRecord], float | None]] = {
 """The figures of a group that a range can name; a group may have none."""
 _SHARES = ("reliability", "disagreement")
 """Figures from 0 to 1."""
-_ENDS = {
-    **dict(
-        zip(
-            ENDINGS,
-            ENDINGS,
-            strict=True,
-        )
-    ),
-    "finished": "",
-}
+_ENDS = {**{name: name for name in ENDINGS}, "finished": ""}
 """Endings of a rollout, by the names of conditions."""
 CRITERIA = "criteria."
 """The beginning of a condition about a criterion; its name follows."""
 NAMES = (*_STATES, "mean", "reliability", "score", f"{CRITERIA}NAME", *_ENDS)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Condition:
     """A state of a group or a rollout; with `ends` a closed range of a figure, a score or a criterion."""
 

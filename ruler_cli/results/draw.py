@@ -92,7 +92,7 @@ class PairDraw:
             ids = dice.sample(ids, _AT_ONCE)
         kept = list[Any]()
         may_be_drawn = False
-        disputes = list[tuple[float, float, DrawnPair]]()
+        disputes = []
         for pair in combinations(ids, 2):
             places = [indices[name] for name in pair]
             entry = DrawnPair(

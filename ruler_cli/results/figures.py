@@ -117,6 +117,8 @@ class ScoredFile:
             if wanted is None or wanted(group.key):
                 scored = self.annotations.group(group)
                 self.figures.add(scored)
+                if group.rubric is not None:
+                    self.figures.words["own rubric"].count(scored.rubric)
                 yield number, group, scored
         if wanted is not None:
             return
@@ -290,6 +292,7 @@ class FileFigures:
         made: Json = {
             "served": self.words["served"].listed(),
             "versions": self.words["version"].listed(),
+            "own_rubrics": self.words["own rubric"].listed(),
         }
         texts = {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name, way in (("rubrics", "rubric"), ("params", "parameters")):
@@ -335,15 +338,8 @@ class FileFigures:
     def _length_bias(self) -> Json:
         numbers = self.sums.numbers
         trend = self.sums.lengths.trend()
-        none = dict.fromkeys(("slope", "error", "correlation"))
-        figures = (
-            asdict(trend)
-            if trend
-            else {
-                **none,
-                "groups": 0,
-            }
-        )
+        figures: Json = dict.fromkeys(("slope", "error", "correlation"))
+        figures = asdict(trend) if trend else {**figures, "groups": 0}
         points = zip(
             numbers["score"],
             numbers["bytes"],
@@ -360,7 +356,7 @@ class FileFigures:
 
     def _criteria(self) -> list[Json]:
         """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""
-        figures: list[Json] = []
+        figures = []
         for name, sums in self.sums.criteria.items():
             bins = sums.positions.bins()
             bias = bins[0].mean - bins[-1].mean if bins else None
@@ -386,17 +382,16 @@ class FileFigures:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
         names = ("from", "to", "mean", "error", "n")
-        bins = []
-        for bar in positions.bins():
-            bins.append(
-                dict(
-                    zip(
-                        names,
-                        astuple(bar),
-                        strict=True,
-                    )
+        bins = [
+            dict(
+                zip(
+                    names,
+                    astuple(bar),
+                    strict=True,
                 )
             )
+            for bar in positions.bins()
+        ]
         return {
             "bins": bins,
             "groups": positions.groups,
@@ -409,7 +404,7 @@ def differences(
     second: FileFigures,
 ) -> dict[str, bool | None]:
     """Return for each thing that makes scores if two files differ in it; None: at least one does not say it."""
-    differs: dict[str, bool | None] = {}
+    differs = {}
     for name in WAYS:
         a = first.words[name]
         b = second.words[name]
@@ -437,22 +432,12 @@ def histogram(
     """Count values between edges, `n` in each bin; no bins without values."""
     filled = {cell["x"][0]: cell for cell in cells(zip(values), x=edges)}
     bins = []
+    empty: Json = {"n": 0, "values": {"x": None}}
     for start, stop in pairwise(edges):
-        cell = filled.get(
-            start,
-            {
-                "n": 0,
-                "values": {"x": None},
-            },
-        )
-        bins.append(
-            {
-                "from": start,
-                "to": stop,
-                "n": cell["n"],
-                "values": cell["values"]["x"],
-            }
-        )
+        cell = filled.get(start, empty)
+        values_in = cell["values"]["x"]
+        row = {"from": start, "to": stop, "n": cell["n"], "values": values_in}
+        bins.append(row)
     return bins if filled else []
 
 
@@ -465,21 +450,20 @@ def cells(
     """
     held = defaultdict[tuple[int, ...], list[Sequence[float]]](list)
     for point in points:
-        place = []
-        for edges, value in zip(
-            axes.values(),
-            point,
-            strict=True,
-        ):
-            place.append(
-                bisect_right(
-                    edges,
-                    value,
-                    1,
-                    len(edges) - 1,
-                )
-                - 1
+        place = [
+            bisect_right(
+                edges,
+                value,
+                1,
+                len(edges) - 1,
             )
+            - 1
+            for edges, value in zip(
+                axes.values(),
+                point,
+                strict=True,
+            )
+        ]
         held[tuple(place)].append(point)
     filled = []
     for numbers, inside in sorted(held.items()):

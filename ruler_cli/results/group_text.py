@@ -7,7 +7,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
 
 from ruler_cli.messages.content import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import render_group
@@ -19,13 +18,14 @@ from ruler_cli.types import (
     Picture,
     readable_text,
     rubric_text,
+    value,
 )
 
 _TASK = 240
 """Characters of a task in a page."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupText:
     """The whole text of a group, in the lines that a judge reads (see `prompting.render`).
 
@@ -56,7 +56,7 @@ class GroupText:
             sent=False,
         ).layout
         rollouts: list[Sequence[str]] = []
-        identical: list[int] = []
+        identical = []
         first: dict[int, int] = {}
         for number, rollout in enumerate(scored_group.rollouts):
             owners = (layout.owner[index] for index in rollout.indices)

@@ -23,6 +23,8 @@ from ruler_cli.results.figures import (
     TextLookup,
     Wanted,
 )
+from ruler_cli.results.identity import rollout_ids
+from ruler_cli.results.label_agreement import LabelAgreement
 from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.types import Group
 
@@ -136,8 +138,14 @@ class Run:
     first; then the other failed ones. All others follow, those with most pairs against their labels first.
     """
 
-    def __init__(self, file: ScoredFile) -> None:
+    def __init__(
+        self,
+        file: ScoredFile,
+        labels: LabelAgreement | None = None,
+    ) -> None:
+        """With `labels` its scores are compared with them."""
         self.files = [file]
+        self._labels = labels
         self._worst = Best[RunGroup](LISTED)
         self._kinds: set[str] = set()
         self._number = 0
@@ -150,6 +158,8 @@ class Run:
         """Yield each group, or those with a `wanted` key; what `keep` returns of a group is `kept` with it."""
         for number, group, scored in self.files[0].groups(wanted):
             self._number += 1
+            if self._labels:
+                self._labels.add(rollout_ids(group, scored), scored)
             because = reasons(scored)
             worst = [because.get(name, (0, "")) for name in _WORST]
             failed = worst[-1][0] > 0
@@ -190,12 +200,11 @@ class Run:
 
     def worst_as_json(self) -> list[Json]:
         """Return the worst groups as JSON, without the rollouts."""
-        listed = []
-        for group in self.worst():
-            row = {
+        return [
+            {
                 "why": group.why,
                 "ordinal": group.number,
                 "group": group.as_json(),
             }
-            listed.append(row)
-        return listed
+            for group in self.worst()
+        ]

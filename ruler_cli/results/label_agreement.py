@@ -114,7 +114,7 @@ class LabelAgreement:
         ids: Sequence[str],
         group: GroupRecord,
     ) -> None:
-        votes = list[Vote]()
+        votes = []
         labelled = set[int]()
         for pair, lines in labels.items():
             places = [ids.index(rollout) for rollout in pair]
@@ -130,14 +130,9 @@ class LabelAgreement:
                 agreed = None
                 if others:
                     agreed = (people - 1 + equal / 2) / others
-                vote = Vote(
-                    place,
-                    sum(places) - place,
-                    people / decided,
-                    weight,
-                    agreed,
-                )
-                votes.append(vote)
+                worse = sum(places) - place
+                share = people / decided
+                votes.append(Vote(place, worse, share, weight, agreed))
             if decided:
                 self._count(group, places)
             else:
@@ -146,8 +141,8 @@ class LabelAgreement:
         self._figures.add(group, votes=votes, labelled=labelled)
 
     def _add_records(self, group: GroupRecord) -> None:
-        scores = list[float]()
-        rows = list[tuple[float, float, float]]()
+        scores = []
+        rows = []
         for i, rollout in enumerate(group.rollouts):
             score = rollout.judge_score
             if rollout.label is not None:

@@ -12,7 +12,7 @@ counts: by `at`, or else the last; if one of them was drawn at random, so is it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM
 from ruler_cli.results.record import text_in
+from ruler_cli.types import value
 
 RANDOM = "random"
 """The word of `drawn` for what was drawn at random."""
@@ -32,11 +33,7 @@ _LATEST = "~"
 """Behind any time."""
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@value
 class PairLabel:
     """A person's choice between two rollouts of a group: left, right, equal or unsure.
 
@@ -94,7 +91,7 @@ def read_labels(paths: Iterable[str | Path]) -> list[PairLabel]:
 
     UsageError, with the file, the line and the reason, for a line that is not a comparison.
     """
-    lines = list[PairLabel]()
+    lines = []
     for path in paths:
         place = f"--people {path}"
         try:

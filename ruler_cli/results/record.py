@@ -98,7 +98,7 @@ def number_in(
     """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
     if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
         return None  # NaN is within no bounds
-    rounded = round(float(value), _READ)
+    rounded = round(float(value), _READ) + 0.0
     return rounded if least <= rounded <= most else None
 
 
@@ -153,16 +153,15 @@ def _names(value: Any) -> Sequence[str]:
 
 
 def _judge_scores(value: Any) -> Sequence[Json]:
-    judges = []
-    for item in _list_in(value):
-        if isinstance(item, dict) and item:
-            judge = {
-                "judge": text_in(item.get("judge")),
-                "score": number_in(item.get("score")),
-                "explanation": readable_text(text_in(item.get("explanation"))),
-            }
-            judges.append(judge)
-    return judges
+    return [
+        {
+            "judge": text_in(item.get("judge")),
+            "score": number_in(item.get("score")),
+            "explanation": readable_text(text_in(item.get("explanation"))),
+        }
+        for item in _list_in(value)
+        if isinstance(item, dict) and item
+    ]
 
 
 def _usage(value: Any) -> Json:
@@ -505,10 +504,11 @@ class GroupRecord:
     @cached_property
     def pairs(self) -> Concordance:
         """Pairs of rollouts with different labels, by the judge's order of them."""
-        rows = []
-        for rollout in self.rollouts:
-            if rollout.judge_score is not None and rollout.label is not None:
-                rows.append((rollout.judge_score, rollout.label))
+        rows = [
+            (rollout.judge_score, rollout.label)
+            for rollout in self.rollouts
+            if rollout.judge_score is not None and rollout.label is not None
+        ]
         return concordance(rows)
 
     @property
@@ -571,8 +571,8 @@ def _criteria(annotation: Json) -> tuple[list[Json], list[Sequence[float]]]:
     passes = _list_in(annotation.get("criteria_passes"))
     if len(passes) != len(listed):
         passes = [()] * len(listed)
-    criteria: list[Json] = []
-    read: list[Sequence[float]] = []
+    criteria = []
+    read = []
     for item, row in zip(listed, passes, strict=True):
         named = item if isinstance(item, dict) else {}
         value = _share(named.get("value"))

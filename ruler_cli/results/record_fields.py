@@ -77,15 +77,14 @@ class RecordFields:
 
     def as_json(self) -> list[Json]:
         """Return the fields to filter by, after the last group: some groups share a value, and not all do."""
-        offered = []
-        for path, values in self._values.items():
-            if values and 1 < len(values) < self._uses[path]:
-                offered.append(
-                    {
-                        "path": path,
-                        "values": [*values],
-                    }
-                )
+        offered = [
+            {
+                "path": path,
+                "values": [*values],
+            }
+            for path, values in self._values.items()
+            if values and 1 < len(values) < self._uses[path]
+        ]
         return offered[:MOST_FIELDS]
 
 

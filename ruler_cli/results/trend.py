@@ -104,7 +104,7 @@ class TrendStep:
 
     def compare(self, first: TrendStep) -> None:
         """Name what made scores differently from those of the first step, and those of how many groups."""
-        unlike: dict[str, int] = {}
+        unlike = {}
         for way in _JUDGED_BY:
             usual = first.file.words[way]
             counts = self.file.words[way]
@@ -151,15 +151,14 @@ class TrendStep:
         for name in ("score", "label", "bytes"):
             moment = sums.means[name]
             means[name] = {"mean": moment.mean} if moment.number else None
-        judges = []
-        for judge, moment in sums.judges.items():
-            if moment.number:
-                judges.append(
-                    {
-                        "name": judge,
-                        "mean": moment.mean,
-                    }
-                )
+        judges = [
+            {
+                "name": judge,
+                "mean": moment.mean,
+            }
+            for judge, moment in sums.judges.items()
+            if moment.number
+        ]
         endings = {name: self.file.rollouts[name] for name in ENDINGS}
         return {
             "step": self.step,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, fsum, inf, sqrt
+from math import ceil, inf
 
 from ruler_cli.scoring.batch import BatchStatistics
 from ruler_cli.scoring.blend import blended
@@ -15,6 +15,7 @@ from ruler_cli.scoring.criteria import broken_vetoes
 from ruler_cli.scoring.statistics import (
     OWN_NOISE,
     Anova,
+    Moments,
     Noise,
     one_score,
     passes_for,
@@ -120,10 +121,11 @@ def combined(
     absolute = single == "score" or any(table.each for table in made.tables)
     one_pass = result.alone and not absolute
     least = 1 if one_pass else how.min_passes
-    counted = list[ScoreTable]()
-    for table in made.tables:
-        if table.passes >= (1 if table.each else least):
-            counted.append(table)
+    counted = [
+        table
+        for table in made.tables
+        if table.passes >= (1 if table.each else least)
+    ]
     if not counted:
         return _error(
             made.tables,
@@ -133,7 +135,7 @@ def combined(
     used, whole = _used(result, counted)
     judges = tuple([table.judge for table in used])
     criteria = _criteria(result, used)
-    vetoes = dict[int, list[str]]()
+    vetoes = {}
     for distinct, scores in criteria.items():
         assert result.rubric is not None  # noqa: S101 - it has the criteria
         values = [score.value for score in scores]
@@ -234,14 +236,15 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
         return criteria
     for distinct in range(len(result.sizes)):
         tables = [table for table in used if table.shown[distinct]]
-        scores = list[CriterionScore]()
+        scores = []
         for number, name in enumerate(result.rubric.names if tables else ()):
-            means = list[float]()
-            placed = list[float]()
+            means = []
+            placed = []
             for table in tables:
-                values = list[float]()
-                for reply, position in table.shown[distinct]:
-                    values.append(reply.criteria[position][number])
+                values = [
+                    reply.criteria[position][number]
+                    for reply, position in table.shown[distinct]
+                ]
                 means.append(mean(values))
                 if not table.each:
                     placed += values
@@ -266,7 +269,7 @@ def _rollouts(
 ) -> list[RolloutValues]:
     """Return the score of each rollout in input order; an unreadable one has its reason for an explanation."""
     by_distinct = dict[int, RolloutValues]()
-    rollouts = list[RolloutValues]()
+    rollouts = []
     for i, owner in enumerate(result.owner):
         if owner is None:
             rollouts.append(RolloutValues(None, result.reasons[i]))
@@ -316,8 +319,8 @@ def _scored(
     that of each judge.
     """
     size = result.sizes[distinct]
-    by_judge = dict[int, float]()
-    explained = dict[int, str]()
+    by_judge = {}
+    explained = {}
     for table in counted:
         score_of_judge = table.scores[distinct]
         if score_of_judge is None:
@@ -330,9 +333,9 @@ def _scored(
                 [table],
             )
             explained[table.judge] = words
-    means = list[float]()
-    positions = list[float]()
-    uncorrected = list[float]()
+    means = []
+    positions = []
+    uncorrected = []
     corrected = list[float]()
     for table in used:
         if table.judge in by_judge:
@@ -356,7 +359,7 @@ def _scored(
             used,
         ),
         judge_score=score,
-        spread=_spread(corrected),
+        spread=Moments().add(corrected).deviation if corrected[1:] else None,
         by_judge=by_judge,
         explanations=explained,
         positions=tuple(positions),
@@ -366,15 +369,6 @@ def _scored(
         size=size,
         distinct=distinct,
     )
-
-
-def _spread(scores: Sequence[float]) -> float | None:
-    """Return the standard deviation of scores over passes; None for one."""
-    if len(scores) < 2:
-        return None
-    middle = mean(scores)
-    square = fsum([(score - middle) ** 2 for score in scores])
-    return sqrt(square / (len(scores) - 1))
 
 
 def _explanation(

@@ -36,7 +36,7 @@ def weighted(rubric: Rubric, values: Sequence[float]) -> float:
 
 def broken_vetoes(rubric: Rubric, values: Sequence[float]) -> list[str]:
     """Return the names of the vetoes that values break."""
-    names = list[str]()
+    names = []
     for name, criterion, value in zip(
         rubric.names, rubric.criteria, values, strict=True
     ):

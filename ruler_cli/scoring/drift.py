@@ -58,7 +58,7 @@ def rises(
     that pays less than any order of them does on average.
     """
     ranked: list[float] = []
-    onsets: list[float] = []
+    onsets = []
     for end, (last, value) in enumerate(pairwise(values), 2):
         number = round(value - _CORRELATION * last, _DIGITS)
         rank = (

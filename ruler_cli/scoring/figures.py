@@ -204,10 +204,11 @@ class Figures:
                     judges[judge] = None
         panels = [rollout.by_judge for rollout in distinct]
         for first, second in combinations(judges, 2):
-            rows = []
-            for panel in panels:
-                if first in panel and second in panel:
-                    rows.append((panel[first], panel[second]))
+            rows = [
+                (panel[first], panel[second])
+                for panel in panels
+                if first in panel and second in panel
+            ]
             if rows:
                 sums = self.by_judges.setdefault((first, second), Counter())
                 sums.update(products(rows))

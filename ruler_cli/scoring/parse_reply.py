@@ -321,7 +321,7 @@ def _checked(
     if not isinstance(entries, list):
         raise DefectError("`scores` was neither a list nor an object")
     numbers_by_label: dict[str, list[tuple[float, bool]]] = {}
-    explanations: dict[str, str] = {}
+    explanations = {}
     unknown = 0
     for entry in entries:
         if not isinstance(entry, dict):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from ruler_cli.scoring.parse_reply import DefectError
-from ruler_cli.types import clean
+from ruler_cli.types import clean, value
 
 Likely = Sequence[tuple[str, float]]
 """Tokens that may begin a reply, each with the natural logarithm of its probability; the first is the drawn one."""
@@ -30,7 +29,7 @@ _NAMED = 3
 """Tokens that a sentence names."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Share:
     """The place of an answer among its words or levels, from 0 to 1, and the greatest error of that number."""
 

@@ -19,7 +19,7 @@ from math import ceil, erfc, fsum, inf, log2, sqrt
 from operator import itemgetter, mul
 from typing import Self
 
-from ruler_cli.types import Length, PositionBin
+from ruler_cli.types import Length, PositionBin, value
 
 _FLAT = 1e-9
 """Values of a group that differ by less are equal: such a difference is rounding and no signal."""
@@ -40,30 +40,9 @@ def products(rows: Iterable[Sequence[float]]) -> dict[str, float]:
     if not centred:
         return {}
     a, b = centred
-    return {
-        "n": len(a),
-        "aa": fsum(
-            map(
-                mul,
-                a,
-                a,
-            )
-        ),
-        "ab": fsum(
-            map(
-                mul,
-                a,
-                b,
-            )
-        ),
-        "bb": fsum(
-            map(
-                mul,
-                b,
-                b,
-            )
-        ),
-    }
+    pairs = {"aa": (a, a), "ab": (a, b), "bb": (b, b)}
+    sums = {name: fsum(map(mul, *pair)) for name, pair in pairs.items()}
+    return {"n": len(a), **sums}
 
 
 def correlation(sums: Sums) -> float | None:
@@ -162,11 +141,11 @@ class Moments:
 
     def add(self, values: Iterable[float]) -> Self:
         """Add values."""
-        for value in values:
+        for amount in values:
             self.number += 1
-            off = value - self.mean
+            off = amount - self.mean
             self.mean += off / self.number
-            self.square += off * (value - self.mean)
+            self.square += off * (amount - self.mean)
         return self
 
     def __add__(self, further: Moments) -> Moments:
@@ -402,7 +381,7 @@ _MOST_PASSES = 1_000_000
 """Passes beyond which no number of passes is reported."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Anova:
     """The two-way analysis of variance of a table rollout × pass, without interaction.
 
@@ -440,18 +419,11 @@ class Anova:
         passes = [fsum(column) / n for column in columns]
         grand = fsum(passes) / k
         between = k * fsum((item - grand) ** 2 for item in items)
-        squares = []
-        for column, mean in zip(
-            columns,
-            passes,
-            strict=True,
-        ):
-            for y, item in zip(
-                column,
-                items,
-                strict=True,
-            ):
-                squares.append((y - item - mean + grand) ** 2)
+        squares = [
+            (y - item - mean + grand) ** 2
+            for column, mean in zip(columns, passes, strict=True)
+            for y, item in zip(column, items, strict=True)
+        ]
         return cls(
             between,
             n - 1,

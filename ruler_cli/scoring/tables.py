@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import fsum, sqrt
 from operator import attrgetter
 
 from ruler_cli.scoring.statistics import Anova
 from ruler_cli.scoring.window_shifts import WindowFit, fit
-from ruler_cli.types import GroupResult, PassScores, in_order
+from ruler_cli.types import GroupResult, PassScores, in_order, value
 
 _EXACT = 12
 _DIGITS = 9
@@ -33,7 +33,7 @@ def mean(values: Sequence[float]) -> float:
     return min(max(rounded, min(values)), max(values))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ScoreTable:
     """One judge's scores of a group.
 
@@ -105,9 +105,9 @@ def _table(
         fitted = fit(windows, len(result.sizes))
         cells = fitted.adjusted
         means = [score and round(score, _DIGITS) for score in fitted.scores]
-    scores = list[float | None]()
-    for score in means:
-        scores.append(None if score is None else min(1.0, max(0.0, score)))
+    scores = [
+        None if score is None else min(1.0, max(0.0, score)) for score in means
+    ]
     numbers = [
         len(row) for number, row in enumerate(rows) if number not in refused
     ]
@@ -184,7 +184,7 @@ def undecided(result: GroupResult, gap: float) -> bool:
         return any(error.kind in _OF_JUDGE for error in errors)
     if result.alone:
         return False
-    scores = list[float]()
+    scores = []
     for row in zip(*[table.scores for table in tables], strict=True):
         present = [score for score in row if score is not None]
         if present:

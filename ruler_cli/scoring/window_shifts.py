@@ -7,10 +7,10 @@ from 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import fsum
 
-from ruler_cli.scoring.statistics import Anova
+from ruler_cli.scoring.statistics import Anova, Moments
+from ruler_cli.types import value
 
 RIDGE = 0.5
 """The noise variance of one score over the variance of a window's level.
@@ -28,7 +28,7 @@ Windows = Sequence[tuple[Sequence[int], Sequence[float]]]
 """The rollouts that each window shows, and their scores, aligned."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WindowFit:
     """Scores of distinct rollouts from windows, by rollout; None or () for one that no window shows.
 
@@ -76,7 +76,7 @@ def fit(
         (highest - mean) / max(above, _TINY),
         (mean - lowest) / max(below, _TINY),
     )
-    scores: list[float | None] = []
+    scores = []
     adjusted = []
     for row in cells:
         fitted = tuple([mean + scale * (y - centre) for y in row])
@@ -91,17 +91,9 @@ def fit(
         rollouts,
         0.0,
     )
-    rest = sum(
-        map(
-            _square,
-            _less(
-                windows,
-                rollouts,
-                free,
-            ),
-        )
-    )
-    whole = sum(_square(scores) for _, scores in windows)
+    residuals = _less(windows, rollouts, free)
+    rest = sum([Moments().add(row).square for row in residuals])
+    whole = sum([Moments().add(scores).square for _, scores in windows])
     df_item = len(values) - 1
     df_rest = len(ys) - len(windows) - df_item
     variance = Anova(
@@ -173,9 +165,3 @@ def _less(
         ):
             cells[rollout].append(score - level)
     return cells
-
-
-def _square(values: Sequence[float]) -> float:
-    """Return the sum of squares about the mean."""
-    mean = fsum(values) / max(1, len(values))
-    return fsum((value - mean) ** 2 for value in values)

@@ -33,8 +33,8 @@ parallel workers threads jobs j num_workers max_workers n_jobs: use --concurrenc
 max_concurrency max_concurrent max_connections num_concurrent batch_size: use --concurrency N
 verbose v log_level: use --debug, or --progress log
 cache cache_dir: use --ledger PATH
-no_ledger: use --ledger none
-judge judge_name model_name grader evaluator scorer llm: use -m NAME
+no_ledger no_cache: use --ledger none
+judge judge_name judge_model model_name grader evaluator scorer llm: use -m NAME
 provider: it is the first word of the judge's name: -m openai/o3
 budget max_budget cost_limit max_spend: use --max-cost USD
 samples max_samples num_samples n max_groups head: use --limit N
@@ -43,9 +43,13 @@ criteria system_prompt judge_prompt prompt_file rubric_file template instruction
 retry retry_errors: use --retry-failed, or --set retries=N
 max_retries num_retries: use --set retries=N
 skip_errors ignore_errors fail_fast: use --max-failures N
+label: use `ruler label SCORED --pairs N -o PAGE`
+labels_file: use --people FILE
+fallback: use --escalate NAME, which scores what the first judge refuses
+quiet silent: use --progress none, or -q
 min_score max_score threshold top filter: `ruler select SCORED OUTPUT --where score=0.7..` chooses by score
 group_key group_field key_field id_field task_id: use --group-by PATH
-estimate dry cost validate lint: `ruler check INPUT` estimates
+estimate dry dry_run cost validate lint: use `ruler check INPUT`, which takes the same options
 run eval evaluate grade rate: `ruler score INPUT OUTPUT` scores
 show view stats summarize: `ruler report SCORED` shows a scored file
 help: `ruler --help` lists the commands
@@ -58,23 +62,9 @@ import: use `ruler batch import REPLIES`
 """Words that people know from elsewhere, without dashes, and what `ruler` has for them."""
 
 
-OLD = {
-    "judge_model": "use -m NAME",
-    "quiet": "use --progress none, or -q",
-    "no_cache": "use --ledger none",
-    "dry_run": "use `ruler check INPUT`, which takes the same options",
-    "label": "use `ruler label SCORED --pairs N -o PAGE`",
-    "labels_file": "use --people FILE",
-    "fallback": "use --escalate NAME, which scores what the first judge refuses",
-}
-"""Remedies for former options."""
-
-
 def instead_of(word: str) -> str | None:
     """Return the remedy for an option or command that people know from elsewhere, None for any other word."""
     name = word.lstrip("-").replace("-", "_").lower()
-    if name in OLD:
-        return OLD[name]
     for line in _INSTEAD.strip().splitlines():
         words, _, remedy = line.partition(": ")
         if name in words.split():

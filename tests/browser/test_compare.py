@@ -97,7 +97,8 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     verdict = view.find("#overview-head").inner_text()
     assert verdict.startswith(heading)
     chance = "beyond" if difference["told_apart"] else "within"
-    assert verdict.endswith(f"better in accuracy on 54 groups, {chance} chance")
+    groups = f"{difference['groups']} groups, {chance} chance"
+    assert verdict.endswith(f"better in accuracy on {groups}")
     cells = "all => all.map(tr => [...tr.cells].map(cell => cell.textContent))"
     rows = {
         name: values[:2]

@@ -65,12 +65,12 @@ def test_scores(view: View, truth: Truth) -> None:
 def test_comparison_in_sight(
     show: Show, run: Path, truth: Truth, width: int, columns: int
 ) -> None:
-    """Transcripts begin on the first screen, at most three columns, and no box of the page scrolls."""
+    """Transcripts begin on the first screen, at most three columns, steps with one call in a row; no box scrolls."""
     view = show(run, "#group=task-2", width=width).settled()
     assert view.find(".g-title").count() == columns
-    first = view.find(".g-columns .g-turn").first.bounding_box()
-    assert first
-    assert first["y"] < (600 if width > 390 else 800)
+    top = "e => e.getBoundingClientRect().top"
+    first = view.find(".g-columns .g-turn").first.evaluate(top)
+    assert first < (600 if width > 390 else 800)
     scrolls = """() => [...document.querySelectorAll("main *")]
       .filter(e => /auto|scroll/.test(getComputedStyle(e).overflowY) && e.scrollHeight > e.clientHeight + 1).length"""
     assert view.page.evaluate(scrolls) == 0
@@ -78,6 +78,9 @@ def test_comparison_in_sight(
     tops = "row => [...row.children].map(cell => cell.firstElementChild?.getBoundingClientRect().top)"
     row = view.find(".g-columns .g-row:has(.g-turns)").first
     assert len(set(row.evaluate(tops)) - {None}) == 1
+    shifted = """(() => { const s = ['user: hi', 'assistant: hm', 'call f: {}'].map(line => [line]);
+      return turns.aligned([s, s.toSpliced(1, 1)]) })()"""
+    assert view.page.evaluate(shifted) == [[0, 0], [1, None], [2, 1]]
     view.page.keyboard.press("ArrowRight")
     view.until("location.hash.includes('&id=')")
     assert view.settled().find(".g-chosen").count() == 1
@@ -98,7 +101,7 @@ def test_explanations_of_a_panel(show: Show, tmp_path: Path) -> None:
     view = show(tmp_path / "report.html", "#group=panel").settled()
     quotes = view.find(".g-about").first.locator("blockquote")
     assert quotes.all_inner_texts() == [
-        "<b>two</b> kettle.",
+        "two 0.750 <b>two</b> kettle.",
         "one 0.250 <b>one</b> kettle.",
     ]
     view.go("#groups?search=kettle")

@@ -254,7 +254,7 @@ _KEPT_ELSEWHERE = """() => {
 
 
 def test_shared_turns(show: Show, tmp_path: Path) -> None:
-    """Turns that both rollouts share stand once: the task in sight, long instructions and first turns folded."""
+    """Turns that both rollouts share stand once, the task in sight; what is long is folded, until a key opens it."""
     record = plain("g", 0.2, 0.8)
     for rollout in record["trajectories"]:
         user, agent = rollout["messages"]
@@ -286,6 +286,8 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         "answer 1",
     ]
     assert "Let me look" not in " ".join(sides)
+    press(view, "o")
+    assert not view.find(".g-brief").count()
 
 
 def test_hostile(show: Show, tmp_path: Path) -> None:

@@ -77,18 +77,21 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
 
 
 def test_missing_key(ruler: Ruler, dump: Path) -> None:
-    """A missing key changes neither verdict nor exit code, and has a line of its own."""
+    """A missing key comes first, and changes no exit code; each judge without one has a line, the stronger one too."""
     for judge in ("openai/o3", "gpt-4o", "anthropic/m"):
         done = ruler("check", dump, "-m", judge)
         assert (done.returncode, done.stderr) == (0, "")
-        verdict = rows(done.stdout)["verdict"].splitlines()
-        assert verdict[0].startswith("ready: 2 groups, 2 calls, ")
-        assert verdict[1].strip().startswith(f"judge {judge} needs ")
+        first, *_, size = rows(done.stdout)["verdict"].splitlines()
+        assert first.startswith(f"not ready: judge {judge} needs ")
+        assert size.startswith("2 groups, 2 calls, ")
         facts = json.loads(ruler("check", dump, "-m", judge, "--json").stdout)
         (missing,) = facts["missing_keys"]
         assert (facts["ready"], facts["not_ready"]) == (True, [])
         refused = ruler("score", dump, "out.jsonl", "-m", judge).stderr
         assert refused == f"ruler: {missing}\n"
+    panel = ruler("check", dump, *PANEL, "--escalate", "gemini/g").stdout
+    needs = re.findall("judge (.+?) needs a key", panel)
+    assert needs == [*PANEL[1::2], "gemini/g"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,11 @@ def test_named_cap(
     write(
         tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)]
     )
-    args = ["-m", f"openai/{cue}", "--api-base", server.base, "--price", "2,8"]
+    args = [
+        "-m",
+        f"openai/{cue}",
+        *f"--api-base {server.base} --price 2,8".split(),
+    ]
     facts = json.loads(ruler("check", "in.jsonl", "--json", *args).stdout)
     cap = facts["cost_usd"]["high"]
     done = ruler("score", "in.jsonl", "out.jsonl", *args, "--max-cost", cap)
@@ -114,14 +121,7 @@ def test_cached(
 ) -> None:
     """Cached requests are not counted again; a request with any other text is."""
     args = [
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
-        "-p",
-        "temperature=0.5",
-        "--price",
-        "2,8",
+        *f"-m openai/good --api-base {server.base} -p temperature=0.5 --price 2,8".split(),
     ]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
@@ -163,7 +163,7 @@ def test_ledger_is_unchanged(
 ) -> None:
     """`check` creates and changes no ledger; another file is refused, unless no judge uses a ledger."""
     path = tmp_path / "new" / "l.sqlite"
-    args = ["-m", "openai/good", "--api-base", server.base, "--ledger", path]
+    args = [*f"-m openai/good --api-base {server.base} --ledger".split(), path]
     assert ruler("check", dump, *args).returncode == 0
     assert not path.parent.exists()
     path.parent.mkdir()
@@ -416,13 +416,10 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     )
     with (tmp_path / "in.jsonl").open("a") as file:
         file.write("{broken\n")
-    done = ruler("check", "in.jsonl", "-m", "openai/o3")
-    first, size, key_line, *_ = rows(done.stdout)["verdict"].splitlines()
+    done = ruler("check", "in.jsonl", "-m", "openai/o3", **key)
+    first, size = rows(done.stdout)["verdict"].splitlines()
     assert first == "not ready: 1 line or trajectory cannot be scored"
     assert size.startswith("2 groups, 2 calls, about $0.0")
-    missing = "judge openai/o3 needs a key and OPENAI_API_KEY is not set"
-    assert key_line.startswith(missing)
-    assert "export OPENAI_API_KEY=" in done.stdout.replace("\n", " ")
     assert "line 3 is not JSON" not in done.stdout
     assert (
         "sk-0123456789"

@@ -34,10 +34,7 @@ def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         "in.jsonl",
         "out.jsonl",
         *PANEL,
-        "--api-base",
-        server.base,
-        "--passes",
-        "2",
+        *f"--api-base {server.base} --passes 2".split(),
     )
     done = ruler(*run, "--summary", "sum.json")
     assert done.returncode == 0, done.stderr
@@ -107,15 +104,7 @@ def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
     """Records flow from stdin to stdout as the batch goes on; with --set debias=true they come at its end."""
     text = "".join(json.dumps(g) + "\n" for g in GROUPS)
     run = (
-        "score",
-        "-",
-        "-",
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
-        "--passes",
-        "3",
+        *f"score - - -m openai/good --api-base {server.base} --passes 3".split(),
     )
     for options in (
         (),

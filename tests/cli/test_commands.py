@@ -26,13 +26,7 @@ def test_pipe(process: Ruler, server: JudgeServer) -> None:
     """From stdin to stdout: records only on stdout, everything else on stderr."""
     text = "".join(json.dumps(g) + "\n" for g in OK)
     done = process(
-        "score",
-        "-",
-        "-",
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
+        *f"score - - -m openai/good --api-base {server.base}".split(),
         stdin=text,
     )
     assert done.returncode == 0
@@ -73,18 +67,11 @@ def test_key_is_secret(
     write(tmp_path / "in.jsonl", OK)
     key = "sk-verysecret-0123456789"
     args = [
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "--api-base",
-        server.base,
-        "--api-key-env",
-        "MY_KEY",
-        "--debug",
+        *f"score in.jsonl out.jsonl --api-base {server.base} --api-key-env MY_KEY --debug".split(),
     ]
     for cue in ("good", "401", "500", "html"):
         done = ruler(
-            *args, "-m", f"openai/{cue}", "--set", f"retries={0}", MY_KEY=key
+            *args, *f"-m openai/{cue} --set retries={0}".split(), MY_KEY=key
         )
         written = b"".join(p.read_bytes() for p in tmp_path.iterdir())
         assert key not in done.stdout + done.stderr
@@ -99,13 +86,7 @@ def test_key_stays_with_its_host(
     write(tmp_path / "in.jsonl", OK)
     secret = {"OPENAI_API_KEY": "sk-verysecret-0123456789"}
     done = ruler(
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
+        *f"score in.jsonl out.jsonl -m openai/good --api-base {server.base}".split(),
         **secret,
     )
     assert done.returncode == 0
@@ -132,13 +113,7 @@ def test_params_and_rubric(
         "1",
     ]
     ruler(
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
+        *f"score in.jsonl out.jsonl -m openai/good --api-base {server.base}".split(),
         *args,
     )
     first, two = server.requests()
@@ -154,15 +129,7 @@ def test_signals(server: JudgeServer, tmp_path: Path) -> None:
         [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))],
     )
     args = [
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "openai/slow",
-        "--api-base",
-        server.base,
-        "-c",
-        "1",
+        *f"score in.jsonl out.jsonl -m openai/slow --api-base {server.base} -c 1".split(),
     ]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *args],

@@ -71,7 +71,8 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         4.0,
         2.25,
     ]
-    assert result["paired"] == {"groups": 9, "alone": [0, 0]}
+    paired = {"groups": 9, "alone": [0, 0], "labels_differ": 0}
+    assert result["paired"] == paired
     assert (result["groups"], result["rollouts"]) == (8, 16)
     assert (
         result["tied"]

@@ -79,7 +79,7 @@ def test_corpus(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     write(
         tmp_path / "in.jsonl", [{"group_id": "g", "trajectories": trajectories}]
     )
-    model = ["-m", "openai/good", "--api-base", server.base]
+    model = [*f"-m openai/good --api-base {server.base}".split()]
     done = ruler("score", "in.jsonl", "out.jsonl", *model, "--debug")
     assert (done.returncode, RAW.findall(done.stderr)) == (0, [])
     scored = parse((tmp_path / "out.jsonl").read_bytes())["trajectories"]

@@ -152,7 +152,7 @@ def test_scored_files(line: str, ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "in.jsonl", [group(key, 0.2, 0.9, 0.4) for key in "abcdefgh"]
     )
     for name in "abc":
-        ruler("score", "in.jsonl", f"{name}.jsonl", "-m", "offline")
+        ruler(*f"score in.jsonl {name}.jsonl -m offline".split())
     labels = people.comparisons(tmp_path / "a.jsonl", 20, {"ana": 0.0})
     write(tmp_path / "labels.jsonl", labels)
     names, _ = read_words(line.split()[:1]).command.callback.takes

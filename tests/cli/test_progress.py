@@ -20,7 +20,6 @@ from tests.on_terminal import watched
 
 GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(40)]
 PRICE = ("--price", "1000,1000")
-BUSY = Status(12, 16, 4, 512, 1.31e6)
 BAR = re.compile(r" *\d+%\|[█▏▎▍▌▋▊▉ ]*\| \d+/\d+ \[\d\d:\d\d<.+")
 
 
@@ -63,27 +62,58 @@ def logged(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.splitlines()[-1].removeprefix("ruler: ")
 
 
+SUMMARY = Summary(groups=40, kept=10, failed={"reply": 3}, cost_usd=1.2)
+WAITS = Status(12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2)
+
+
 def test_log(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """A log has the facts in one line, every 30 seconds; a wait of unknown length has its reason alone."""
     console = Console("log", "in.jsonl")
     console.started(100)
-    summary = Summary(groups=40, kept=10, failed={"reply": 3}, cost_usd=1.2)
-    waits = Status(
-        12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2
-    )
     for second in range(1, 60):
         clock.now += 1
-        console.tick(summary, waits)
+        console.tick(SUMMARY, WAITS)
         assert bool(capsys.readouterr().err) is (second == 30), second
     clock.now += 1
-    console.tick(summary, waits)
+    console.tick(SUMMARY, WAITS)
     assert logged(capsys) == (
-        "40% 40/100 [01:00<02:00,  2.00s/group, waiting 34 s: requests per minute, 12 of 16 calls in flight, "
-        "$1.20, 3 failed, 2 to try again, 10 cached, 512 requests/min, 1.31M tokens/min]"
+        "40% 40/100 [01:00<02:00,  2.00s/group, waiting 34 s: requests per minute, $1.20, 3 failed, "
+        "12 of 16 calls in flight, 2 to try again, 10 cached, 512 requests/min, 1.31M tokens/min]"
     )
     clock.now += 30
     console.tick(Summary(), Status(1, 4, 2, why="--max-cost"))
     assert ", waiting: --max-cost, 1 of 4 calls" in logged(capsys)
+
+
+BARS = {
+    200: ",  2.00s/group, waiting 34 s: requests per minute, $1.20, 3 failed, 12 of 16 calls in flight, "
+    "2 to try again, 10 cached",
+    120: ",  2.00s/group, waiting 34 s, $1.20, 3 failed",
+    80: ",  2.00s/group, waiting 34 s, $1.20",
+    60: ", waiting 34 s, $1.20",
+    50: "",
+    40: "",
+}
+"""The end of a bar by the width of the terminal."""
+
+
+def test_bar(
+    clock: Clock,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bar has ten cells in any width, and facts are left out whole, the least needed first."""
+    for width, end in BARS.items():
+        size = os.terminal_size((width, 24))
+        monkeypatch.setattr("os.get_terminal_size", lambda _, s=size: s)
+        console = Console("bar", "in.jsonl")
+        console.started(100)
+        clock.now += 60
+        console.tick(SUMMARY, WAITS)
+        bar = capfd.readouterr().err.removeprefix("\r\x1b[K")
+        assert bar.startswith(" 40%|████      | 40/100 [01:00<02:00")
+        assert bar[36 : 36 + len(end)] == end
+        assert bar.endswith("]") and len(bar) < width
 
 
 DOWN = "the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 sk-abcdefghijkl (one at http://h/v1)"
@@ -105,7 +135,7 @@ def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
         lines = capsys.readouterr().err.splitlines()
         cause = r"the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 "
         assert lines[0].startswith(f"ruler: warning: {cause}")
-        assert "for up to 15 minutes" in " ".join(lines[:2])
+        assert sum("calls wait for up to 15 minutes" in x for x in lines) == 1
         assert lines[-1] == "ruler: one answers after 64 s"
         logs = [line for line in lines if ", waiting 7 s: " in line]
         assert len(logs) == (2 if mode == "log" else 0)
@@ -125,13 +155,7 @@ def bars(screens: list[list[str]]) -> list[str]:
 def run(server: JudgeServer, *more: str, judge: str = "good") -> list[str]:
     """The words of a run."""
     return [
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        f"openai/{judge}",
-        "--api-base",
-        server.base,
+        *f"score in.jsonl out.jsonl -m openai/{judge} --api-base {server.base}".split(),
         *more,
     ]
 
@@ -159,7 +183,10 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
     # facts for which there is no room are left out whole
     assert min(len(line.split("|")[1]) for line in drawn) >= 10
     assert all(line.endswith("]") for line in drawn)
-    assert "ruler: interrupted" in screens[-1]
+    ends = [x for x in screens[-1] if x.startswith("ruler: ")][-3:]
+    assert ends[-2] == "ruler: interrupted"
+    assert ends[-1].startswith("ruler: to resume: ruler score")
+    assert " groups scored in " in ends[0]
     assert not [
         line for line in screens[-1] if "%" in line or "waiting" in line
     ]

@@ -26,7 +26,7 @@ def dump(tmp_path: Path) -> Path:
 
 def test_first_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     """The first request of a group is printed as `score` sends it, with the number of all."""
-    args = ["-m", "openai/good", "--api-base", server.base, "--passes", "3"]
+    args = [*f"-m openai/good --api-base {server.base} --passes 3".split()]
     args += ["--group-size", "3", "--ledger", "none"]
     output = dump.with_name("out.jsonl")
     assert ruler("score", dump, output, *args).returncode == 0
@@ -48,12 +48,7 @@ def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
         args = [
             "-m",
             model,
-            "--api-base",
-            server.base,
-            "-c",
-            "1",
-            "--ledger",
-            "none",
+            *f"--api-base {server.base} -c 1 --ledger none".split(),
         ]
         assert (
             ruler("score", dump, dump.with_name("out.jsonl"), *args).returncode

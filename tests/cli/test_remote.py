@@ -233,12 +233,7 @@ def test_s3_stopped(
         [group(f"g{i}", 0.1, 0.9) for i in range(9)]
     )
     more = (
-        "-m",
-        "openai/400",
-        "--api-base",
-        server.base,
-        "--max-failures",
-        "2",
+        *f"-m openai/400 --api-base {server.base} --max-failures 2".split(),
     )
     done = process(
         "score", "s3://bucket/a", "s3://bucket/b", *more, **environment(store)
@@ -256,13 +251,7 @@ def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
     """A store that refuses the object at the end is reported, and the rerun sends no request again."""
     store.objects["/bucket/a"] = lines([group("g", 0.1, 0.9)])
     run = (
-        "score",
-        "s3://bucket/a",
-        "s3://bucket/b",
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
+        *f"score s3://bucket/a s3://bucket/b -m openai/good --api-base {server.base}".split(),
     )
     store.refuse_puts_after = 0
     done = ruler(*run, **environment(store))

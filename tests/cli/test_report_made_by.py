@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ def score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Score:
         groups: Any = GROUPS,
     ) -> None:
         write(tmp_path / "in.jsonl", groups)
-        way = ("-m", judge, "--api-base", server.base, "--ledger", "l.sqlite")
+        way = (
+            "-m",
+            judge,
+            *f"--api-base {server.base} --ledger l.sqlite".split(),
+        )
         done = ruler("score", "in.jsonl", f"{name}.jsonl", *way, *options)
         assert done.returncode == 0, done.stderr
 
@@ -38,13 +43,12 @@ def score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Score:
 
 
 def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
-    """The report has the served model, the rubric with its text, the parameters and the version, once."""
+    """The report has the served model, the rubric with its text and the parameters; `--json` the version, too."""
     score("a", "--rubric", STRICT, "-p", "temperature=0.2")
     page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
     (digest,) = {one["ruler"]["rubric"] for one in read(tmp_path / "a.jsonl")}
     assert "rubric      Be strict. Tools must be used well.\n" in page
     assert "parameters  openai/good: temperature=0.2\n" in page
-    assert f"ruler       {__version__}\n" in page
     assert "served as   good\n" in page
     figures = json.loads(
         ruler("report", "a.jsonl", "--json", RULER_LEDGER="l.sqlite").stdout
@@ -73,21 +77,15 @@ def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     assert "rubric     built-in\n" in built_in
 
 
-def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
-    """Of several rubrics the number is told, and the most frequent comes first."""
-    own = [
-        {**one, "rubric": f"Only colour counts, by rule {i}."}
-        for i, one in enumerate(GROUPS[:2])
-    ]
+def test_own_rubrics(ruler: Ruler, score: Score) -> None:
+    """Groups with a rubric of their own are counted, without digest or text."""
+    own = [{**one, "rubric": f"By rule {one}."} for one in GROUPS[:2]]
     score("a", groups=[*own, *GROUPS[2:]])
     page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
-    page = " ".join(page.split())
-    assert "rubric 3 different; " in page
-    places = [
-        page.index(text)
-        for text in ("2 groups: ", "built-in", "rule 0", "rule 1")
-    ]
-    assert places == sorted(places)
+    assert "rubric     built-in; 2 groups have their own\n" in page
+    score("b", "--rubric", STRICT, groups=[own[0], *GROUPS[1:]])
+    page = ruler("report", "b.jsonl", "--ledger", "none").stdout
+    assert re.search("rubric +[0-9a-f]{16} .*; 1 group has its own\n", page)
 
 
 def test_two_files_alike(ruler: Ruler, score: Score) -> None:
@@ -106,7 +104,7 @@ def test_two_files_that_differ(
     run = ("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
     page = ruler(*run, COLUMNS="200").stdout
     assert (
-        page.splitlines()[0] == "A and B differ in rubric, parameters, passes"
+        page.splitlines()[1] == "A and B differ in rubric, parameters, passes"
     )
     (line,) = (line for line in page.splitlines() if line.startswith("rubric "))
     assert "Be strict. Tools must be used well." in line
@@ -131,9 +129,7 @@ def test_another_judge(ruler: Ruler, score: Score, server: JudgeServer) -> None:
     other = [{**GROUPS[0], "rubric": "Only colour counts."}, *GROUPS[1:]]
     score("b", "-p", "seed=7", judge="openai/slow", groups=other)
     page = ruler("compare", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite").stdout
-    assert page.replace("\n", " ").startswith(
-        "A and B differ in judge, served model, rubric "
-    )
+    assert "\nA and B differ in judge, served model, rubric\n" in page
 
 
 def test_hostile_records(ruler: Ruler, score: Score, tmp_path: Path) -> None:

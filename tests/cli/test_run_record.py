@@ -33,11 +33,7 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 2\n")
     judge = (
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
-        "-p",
+        *f"-m openai/good --api-base {server.base} -p".split(),
         f"header={KEY}",
     )
     run = ("score", "in.jsonl", "out.jsonl", *judge, "--rubric", f"use {KEY}")

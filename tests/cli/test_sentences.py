@@ -25,7 +25,7 @@ def bias(
         for mean in (first, 0.0, 0.0, last)
     ]
     return finding(
-        "position", slots={"bins": bars, "groups": groups, "corrected": 0}
+        "position bias", slots={"bins": bars, "groups": groups, "corrected": 0}
     )
 
 
@@ -43,7 +43,9 @@ def test_position_bias() -> None:
     assert bias(0.015, -0.015) == "no significant position bias"
     assert bias(0.4, -0.4, None) == "no significant position bias"
     assert (
-        bias(0.4, -0.4, groups=sentences.FEW - 1) == finding("position") == ""
+        bias(0.4, -0.4, groups=sentences.FEW - 1)
+        == finding("position bias")
+        == ""
     )
 
 
@@ -56,11 +58,11 @@ def test_position_bias_of_passes() -> None:
     ends = {40: "; averaged over passes", 0: "; --set debias=true corrects it"}
     for groups, end in ends.items():
         several = O["reliability"] | {"groups": groups}
-        assert finding("position", slots=slots, reliability=several).endswith(
-            end
-        )
+        assert finding(
+            "position bias", slots=slots, reliability=several
+        ).endswith(end)
     slots["corrected"] = 21
-    assert finding("position", slots=slots).endswith("; subtracted")
+    assert finding("position bias", slots=slots).endswith("; subtracted")
 
 
 def length(slope: float, groups: int = 40) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -103,8 +104,8 @@ def test_next_command(
 ) -> None:
     """The last line has OUTPUT and the next command: the report, or the one that asks again after failures."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    words = ("-m", f"openai/{judge}", "--api-base", server.base)
-    done = ruler("score", "in.jsonl", "out.jsonl", *words)
+    run = f"score in.jsonl out.jsonl -m openai/{judge} --api-base {server.base}"
+    done = ruler(*run.split())
     assert done.returncode == code
     end, _, command = done.stderr.splitlines()[-1].partition("; next: ")
     assert end == "ruler: written to out.jsonl"
@@ -117,20 +118,15 @@ def test_next_command(
 
 
 @pytest.mark.parametrize(
-    ("judge", "options", "sentence"),
+    ("judge", "sentence"),
     [
-        ("400", "--ledger none", "2 groups not scored"),
-        ("not-json", "--ledger none", "2 groups not scored"),
-        (
-            "401",
-            "--ledger none",
-            "no reply is kept; to start again: ruler score in.jsonl",
-        ),
+        ("400", "2 groups not scored"),
+        ("not-json", "2 groups not scored"),
+        ("401", "no reply is kept; to start again: ruler score in.jsonl"),
     ],
 )
 def test_without_ledger(
     judge: str,
-    options: str,
     sentence: str,
     ruler: Ruler,
     server: JudgeServer,
@@ -138,16 +134,8 @@ def test_without_ledger(
 ) -> None:
     """If no reply is kept, no advice says that another run goes on or asks again for what failed alone."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
-    run = (
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        f"openai/{judge}",
-        "--api-base",
-        server.base,
-    )
-    done = ruler(*run, *options.split())
+    run = f"score in.jsonl out.jsonl -m openai/{judge} --api-base {server.base}"
+    done = ruler(*f"{run} --ledger none".split())
     assert sentence in done.stderr
     for advice in ("to resume", "--debug", "--retry-failed", "scores the rest"):
         assert advice not in done.stderr
@@ -198,18 +186,8 @@ def test_cap_below_one_call(
     Groups that a cap leaves out are counted and not named one by one.
     """
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
-    run = (
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "good",
-        "--api-base",
-        server.base,
-        "--price",
-        "1,2",
-    )
-    done = ruler(*run, "-c", "1", "--max-cost", "0.0001")
+    run = f"score in.jsonl out.jsonl -m good --api-base {server.base} --price 1,2 -c 1 --max-cost"
+    done = ruler(*run.split(), "0.0001")
     assert (done.returncode, "to resume" in done.stderr) == (4, False)
     assert (
         "--max-cost 0.0001 is less than any remaining group may cost: 2 groups are not scored; "
@@ -217,7 +195,7 @@ def test_cap_below_one_call(
     )
     assert "group g not scored" not in done.stderr
     enough = done.stderr.rpartition("use ")[2].partition(" or more")[0]
-    done = ruler(*run, "-c", "1", "--max-cost", enough)
+    done = ruler(*run.split(), enough)
     assert server.stats()["requests"] >= 1
     assert (done.returncode, "to resume" in done.stderr) in (
         (0, False),
@@ -225,8 +203,25 @@ def test_cap_below_one_call(
     )
 
 
-def test_no_duplicate_line() -> None:
-    """No line appears twice."""
-    counts = {field.name: 2 for field in fields(Summary) if field.type == "int"}
-    lines = summary_lines(Summary(**counts))  # type: ignore[arg-type]  # by name
-    assert len(set(lines)) == len(lines) > 10
+ENDS = """
+good out.jsonl
+good out.jsonl
+good - --cached-only
+not-json out.jsonl
+not-json - --ledger none
+not-json out.jsonl --on-failure drop
+not-json out.jsonl --max-failures 0 --ledger none
+401 out.jsonl
+good out.jsonl --price 1000,1000 --max-cost 0.1 --ledger none
+"""
+
+
+def test_three_lines(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A run ends in three lines at most: how much is scored, what is not and why, and what comes next."""
+    groups = [group(f"g{i}", 0.1, 0.9) for i in range(30)]
+    write(tmp_path / "in.jsonl", [*groups, 1])
+    for end in ENDS.strip().splitlines():
+        words = f"score in.jsonl --api-base {server.base} -m openai/{end}"
+        done = ruler(*words.split())
+        *_, last = re.split("\nruler: (?=.* groups scored in )", done.stderr)
+        assert last.count("\n") <= 3, last

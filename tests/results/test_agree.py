@@ -6,18 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.record import GroupRecord
 from ruler_cli.scoring.statistics import concordance
 from tests.results.agree_values import measure, rows, scored
-
-
-def two(first: list[GroupRecord], second: list[GroupRecord]) -> Agreement:
-    """Measure two files whose groups all match."""
-    builder = AgreementBuilder("A", "B")
-    for pair in zip(first, second, strict=True):
-        builder.add(*pair)
-    return builder.agreement()
 
 
 @given(st.lists(rows, max_size=6))
@@ -44,10 +34,3 @@ def test_sampled_pairs() -> None:
     result = measure(many)
     assert result == measure(many)
     assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000
-
-
-def test_common_rollouts() -> None:
-    """A rollout on which one judge failed counts for neither."""
-    first = [scored([0.9, 0.4, None], [1, 0, 0])]
-    second = [scored([0.9, 0.4, 0.1], [1, 0, 0])]
-    assert [judge["pairs"] for judge in two(first, second)["scorers"]] == [1, 1]

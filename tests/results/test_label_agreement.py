@@ -73,21 +73,6 @@ def test_by_hand() -> None:
     assert scorer["by_gap"][0]["pairs"] == 2
 
 
-def test_either_side() -> None:
-    """It does not matter which rollout stood left, nor which person's line came first."""
-    turned = pair("g0", "right", left="b", right="a", by="bo")
-    lines = [
-        pair("g0", "left"),
-        turned,
-        pair("g1", "left"),
-        pair("g1", "right", "bo"),
-    ]
-    groups = [group(name, 0.9, 0.1) for name in ("g0", "g1")]
-    result = measure(groups, lines)
-    assert accuracy(result) == pytest.approx(0.75)
-    assert accuracy(measure(groups, lines[::-1])) == accuracy(result)
-
-
 def test_chances() -> None:
     """A label that was drawn half as often counts twice, as in files of earlier versions; counts are those of pairs."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(3)]
@@ -112,32 +97,6 @@ def test_drawn_apart() -> None:
     assert (accuracy(result), result["labelled"]["drawn"]) == (0.0, "")
     with pytest.raises(UsageError, match="none at random"):
         measure(groups, disputed)
-
-
-def test_several_people() -> None:
-    """The judge is measured against one person at random, as people are against one another."""
-    lines = [
-        *(
-            pair("g0", choice, by)
-            for by, choice in (("ana", "left"), ("bo", "left"))
-        ),
-        *(
-            pair("g1", choice, by)
-            for by, choice in (("ana", "left"), ("bo", "right"))
-        ),
-        *(
-            pair("g2", choice, by)
-            for by, choice in (("ana", "left"), ("bo", "equal"))
-        ),
-        pair("g3", "right"),
-    ]
-    groups = [group(f"g{i}", 0.9, 0.1) for i in range(4)]
-    result = measure(groups, lines)
-    assert accuracy(result) == pytest.approx((2 + 1 + 2 + 0) / 7)
-    people = result["people"]
-    assert people["value"] == pytest.approx((1 + 0 + 1 / 2) / 3)
-    assert result["labelled"]["shared"] == 3
-    assert measure(groups, lines[:1])["people"] is None
 
 
 def test_homes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -87,21 +86,6 @@ def numbered(key: str, *texts: str) -> DigestedGroup:
         for i, text in enumerate(texts)
     ]
     return digested(scored(scores, [None] * len(texts), key=key), texts)
-
-
-@given(
-    st.lists(st.sampled_from("1234"), min_size=1, max_size=6),
-    st.randoms(use_true_random=False),
-)
-def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
-    """In any order of its rollouts each score of the second file is that of the same rollout."""
-    second = dice.sample(texts, len(texts))
-    [pair], _, output = matched(
-        [numbered("g", *texts)], [numbered("g", *second)]
-    )
-    assert output == []
-    first, two = pair.first.rollouts, pair.second.rollouts
-    assert [r.score for r in first] == [r.score for r in two]
 
 
 @given(

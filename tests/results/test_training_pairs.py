@@ -238,27 +238,6 @@ def test_messages(tmp_path: Path) -> None:
     assert made(tmp_path, [of(*mine)])[1].no_pair == {"prompts differ": 1}
 
 
-def test_arguments(tmp_path: Path) -> None:
-    """Arguments that are no object stay as they are, and an object becomes text in a table."""
-    for arguments, text in (
-        ("{broken", "{broken"),
-        ("[1]", "[1]"),
-        ({"a": 1}, '{"a": 1}'),
-        (None, "null"),
-    ):
-        call = {"function": {"name": "f", "arguments": arguments}}
-        better = {
-            **trajectory(0.9),
-            "messages": [ASKED, ANSWER | {"tool_calls": [call]}],
-        }
-        for table, wanted in ((False, arguments), (True, text)):
-            (pair,), _ = made(
-                tmp_path, [of(spoken("a", 0.1), better)], table=table
-            )
-            (kept,) = pair["chosen"][0]["tool_calls"]
-            assert kept["function"]["arguments"] == wanted
-
-
 HOSTILE = (
     "</script>",
     "\u202e\u2066x",
@@ -283,11 +262,11 @@ def test_hostile_text(tmp_path: Path) -> None:
 
 
 def test_deep(tmp_path: Path) -> None:
-    """Arguments that are nested beyond what can be read are text, or make no pair, and end nothing."""
+    """Arguments that are no object stay as they are; those nested too deeply are text, or make no pair."""
     deep: Any = {}
     for _ in range(900):
         deep = {"a": deep}
-    for arguments in (deep, "[" * 100_000, '{"a":' * 50_000):
+    for arguments in (deep, {"a": 1}, "[1]", "[" * 100_000, '{"a":' * 50_000):
         call = {"function": {"name": "f", "arguments": arguments}}
         turn = {"role": "assistant", "content": "", "tool_calls": [call]}
         group = of(
@@ -300,3 +279,7 @@ def test_deep(tmp_path: Path) -> None:
                 table=table,
             )
             assert len(pairs) + maker.no_pair.total() == 2
+            for pair in pairs[:-1]:
+                (kept,) = pair["chosen"][0]["tool_calls"]
+                shown = kept["function"]["arguments"]
+                assert arguments is deep or shown in (arguments, '{"a": 1}')

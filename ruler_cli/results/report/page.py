@@ -109,7 +109,7 @@ def compact(
     if isinstance(value, str):
         return shorten(value, longest)
     if isinstance(value, float):
-        return round(value, _DECIMALS)
+        return round(value, _DECIMALS) + 0.0
     if isinstance(value, dict):
         return {
             shorten(name, longest): compact(item, longest)
@@ -203,10 +203,11 @@ class HtmlFile:
             "ruler": __version__,
         }
         # text of the input is escaped here, or packed
-        facts = []
-        for name, sentence in head["facts"]:
-            if sentence:
-                facts.append(_FACT.format(escape(name), escape(sentence)))
+        facts = [
+            _FACT.format(escape(name), escape(sentence))
+            for name, sentence in head["facts"]
+            if sentence
+        ]
         left_out = head["left_out"]
         values = {
             "name": escape(printable(head["source"], _NAME)),
@@ -340,7 +341,7 @@ class ReportPage:
         OutputError if it cannot be written to its end.
         """
         ranked = self._best.ranked()
-        blocks: dict[int, bytes] = {}
+        blocks = {}
         left = MOST_TEXTS
         for entry in ranked:
             size, at = entry["text"]

@@ -66,22 +66,6 @@ def test_contents(tmp_path: Path) -> None:
     assert {len(column) for column in rows.values()} == {2}
 
 
-def test_limit(tmp_path: Path) -> None:
-    """A page of few groups has those on which the judges differ most, and says so."""
-    scores = [(f"g{i}", (0.2, 0.8), (0.2, 0.8 - i / 20)) for i in range(20)]
-    files = pair(tmp_path, *scores)
-    page, result, _ = comparison(*files, tmp_path / "c.html", most=2)
-    assert page.data["rows"]["key"] == ["g18", "g19"]
-    assert (result.groups, result.rows) == (20, 2)
-    left = page.data["left_out"]
-    assert (
-        "The table has 2 of 20 groups, those the judges disagree on most"
-        in left
-    )
-    assert "With --max-groups 20 it has all." in left
-    assert page.data["comparison"]["rollouts"] == 40
-
-
 @pytest.mark.parametrize("turned", [False, True])
 def test_memory(turned: bool, tmp_path: Path) -> None:
     """Ten times the groups take hardly more memory; out of order, no messages wait in memory."""

@@ -22,7 +22,6 @@ from tests.results.report.written import (
     Page,
     at_time,
     group,
-    piped,
     rollout,
     unpacked,
     written,
@@ -136,23 +135,6 @@ def test_blind(tmp_path: Path, most: int) -> None:
     assert [row for row in secrets if row in everything] == []
     assert "Zq" not in everything
     assert "text 1" in everything
-
-
-def test_same_page(tmp_path: Path) -> None:
-    """The same file and seed give the same bytes, another seed another draw; a pipe gives the page of the file."""
-    source = written(tmp_path / "s.jsonl", *(group(f"g{i}") for i in range(30)))
-    first, again, second, pipe = (tmp_path / f"{i}.html" for i in range(4))
-    label(source, first, 9)
-    label(source, again, 9)
-    label(source, second, 9, seed=1)
-    with piped(source.read_bytes()):
-        label("-", pipe, 9)
-    assert first.read_bytes() == again.read_bytes() == pipe.read_bytes()
-    draws = [
-        unpacked(Page(path.read_text()).blocks["data"])["draw"]
-        for path in (first, second)
-    ]
-    assert draws[0] != draws[1]
 
 
 def test_hostile(tmp_path: Path) -> None:

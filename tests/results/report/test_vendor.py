@@ -60,37 +60,25 @@ def test_no_eval(sign: str) -> None:
     assert not [at for at in result if not LIBRARY[at - 1].isalnum()]
 
 
-def test_used_names() -> None:
-    """Every name that a script takes from `lib` exists."""
+def test_scripts() -> None:
+    """Every name that a script takes from `lib` exists, and no two define the same name: they share one scope."""
     used: set[str] = set()
-    for script in WEB.iterdir():
-        text = (
-            script.read_text(encoding="utf-8")
-            if script.name.endswith(".js")
-            else ""
-        )
-        used.update(re.findall(r"\blib\.(\w+)", text))
-        for names in re.findall(r"\{([^{}]*)\} = lib;", text):
-            used.update(re.findall(r"\w+", names))
-    assert not [
-        name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)
-    ]
-
-
-def test_script_scope() -> None:
-    """No two scripts define the same name, since they share one scope."""
     result: dict[str, str] = {}
     for script in WEB.iterdir():
         if not script.name.endswith(".js"):
             continue
         text = script.read_text(encoding="utf-8")
+        used.update(re.findall(r"\blib\.(\w+)", text))
+        for names in re.findall(r"\{([^{}]*)\} = lib;", text):
+            used.update(re.findall(r"\w+", names))
         for name in re.findall(
             r"^(?:async )?(?:function|const|let|class) (\w+)",
             text,
             re.MULTILINE,
         ):
-            assert name not in result, (
-                f"{script.name} and {result[name]} both define {name}"
-            )
+            assert name not in result, (script.name, name)
             result[name] = script.name
     assert {"route", "Overview", "Groups", "GroupPage"} <= result.keys()
+    assert not [
+        name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)
+    ]

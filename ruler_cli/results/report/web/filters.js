@@ -115,9 +115,9 @@ function Filters({ rows, conditions, unread, order, note }) {
   return html`<div class="filters">
     <div class="search-line">
       <${Search} rows=${rows} conditions=${conditions} />
-      <p role="status" aria-live="polite">${few}${note && `; ${note}`}</p>
       <${Held} rows=${rows} conditions=${conditions} unread=${unread} />
       ${held && html`<button type="button" onClick=${() => go(link({ sort: conditions.sort }))}>Show all</button>`}
+      <p role="status" aria-live="polite">${few}${note && `; ${note}`}</p>
     </div>
     <${Chips} rows=${rows} conditions=${conditions} />
     <div class="folds"><${Fields} rows=${rows} conditions=${conditions} /><${marks.Files} /></div>

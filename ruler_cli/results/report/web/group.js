@@ -42,7 +42,8 @@ const GroupPage = (() => {
     const entries = scores.map((score, i) => {
       const told = text?.rollouts?.[i] ?? {};
       const of = (prefix, explanation, second) => ({ score: rows[`${prefix}scores`][row][i], said: explanation || second || "" });
-      const opinions = [{ name: rows.b_scores ? "A" : "", ...of("", told.explanation, said?.[i]) }];
+      const own = !rows.b_scores && told.judges?.find(({ explanation }) => explanation && explanation === told.explanation);
+      const opinions = [{ name: rows.b_scores ? "A" : "", by: own ? [visible(own.judge), own.score] : undefined, ...of("", told.explanation, said?.[i]) }];
       if (rows.b_scores) opinions.push({ name: "B", ...of("b_", told.second?.explanation || told.second?.reason, said?.[scores.length + i]) });
       else for (const { judge, score, explanation } of told.judges ?? []) if (explanation && explanation !== told.explanation) opinions.push({ name: visible(judge), score, said: explanation });
       return { ...told, at: i, name: `#${i + 1}`, id: rows.ids[row][i], score, rank: ranks[i], alike: alike[i], label: rows.labels[row][i],
@@ -61,9 +62,9 @@ const GroupPage = (() => {
     return [
       e.label !== null && `reward ${reward(e.label)}`,
       judged !== null && judged !== e.score && e.opinions[1]?.name !== "B" && `the judge's own score ${number(judged, 3)}`,
-      list("by pass (position):", passes.map((score, i) => `${number(score, 2)} (${number(slots[i], 2)})`)),
+      list("passes (position):", passes.map((score, i) => `${number(score, 2)} (${number(slots[i], 2)})`)),
       passes.length > 1 && `spread ${number(e.spread, 3)}`,
-      list("panel:", judges.map(({ judge, score }) => `${visible(judge)} ${number(score, 2)}`)),
+      list("panel:", judges.filter(({ explanation }) => !explanation).map(({ judge, score }) => `${visible(judge)} ${number(score, 2)}`)),
       list("criteria:", criteria.map(({ name, value }) => `${visible(name)} ${number(value, 2)}`)),
       many(e.lines.length, "turn"),
       bytes(e.bytes),
@@ -161,8 +162,8 @@ const GroupPage = (() => {
     <p class="muted">${factsOf(e)}</p>
     ${e.suspect && html`<p class="warn">Has text that addresses the judge.</p>`}
     ${e.reason && html`<p class="g-foreign warn"><${Folded} text=${e.reason} most=${OPINION} /></p>`}
-    ${e.opinions.map(({ name, score, said }) => said && html`<blockquote class="g-foreign" key=${name}>
-      ${name && html`<b>${name} ${number(score, 3)}</b> `}<${Folded} text=${said} most=${OPINION} /></blockquote>`)}
+    ${e.opinions.map(({ name, score, said, by = [name, score] }) => said && html`<blockquote class="g-foreign" key=${name}>
+      ${by[0] && html`<b>${by[0]} ${number(by[1], 3)}</b> `}<${Folded} text=${said} most=${OPINION} /></blockquote>`)}
   </div>`;
 
   /** The turns of a rollout from one on in steps: each begins with what the agent does after something else. */
@@ -183,11 +184,13 @@ const GroupPage = (() => {
     const { strings = [], pictures } = text ?? {};
     const common = shown.length > 1 ? Math.min(...shown.map((e) => turns.parting(shown[0].lines, e.lines))) : 0;
     const columns = useMemo(() => shown.map((e) => stepsOf(e.lines.map((index) => strings[index]), common)), [text, common, ...shown]);
-    const length = Math.max(...columns.map((steps) => steps.length));
+    const rows = useMemo(() => turns.aligned(columns.map((steps) => steps.map(({ lines }) => lines))), [columns]);
+    const ends = columns.map((steps, i) => rows.findLastIndex((row) => row[i] !== null) + 1);
+    const { length } = rows;
     const soon = shown.reduce((n, e) => n + e.lines.length, 0) <= SEARCHABLE;
     const rowOf = (at) => html`<div key=${at} class="g-row">${columns.map((steps, i) => html`<div key=${i}>
-      ${steps[at] && html`<${TurnList} ...${steps[at]} pictures=${pictures} />`}
-      ${at === steps.length && html`<p class="muted">${shown[i].name} has ended.</p>`}</div>`)}</div>`;
+      ${(rows[at][i] ?? null) !== null && html`<${TurnList} ...${steps[rows[at][i]]} pictures=${pictures} />`}
+      ${at === ends[i] && html`<p class="muted">${shown[i].name} has ended.</p>`}</div>`)}</div>`;
     const chunks = [];
     for (let from = 0; from < length; from += CHUNK) {
       const ofChunk = Array.from({ length: Math.min(CHUNK, length - from) }, (_, i) => from + i);

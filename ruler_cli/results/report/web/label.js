@@ -24,6 +24,7 @@
     ["? or u", "unsure"],
     ["n", "write a note; Esc leaves it"],
     ["j, k", "the next comparison, the one before"],
+    ["o", "all of each text, or in brief"],
     ["s", "the summary, where labels.jsonl is downloaded"],
   ];
 
@@ -36,6 +37,7 @@
     said: "", // for a screen reader
     kept: true, // the browser keeps the answers
     changed: false, // since the last download
+    brief: true, // long texts are folded
     since: 0, // when the comparison came in sight
     root: null,
   };
@@ -150,6 +152,11 @@
     show(ended ? "summary" : "pair", ended ? place : next, `Comparison ${place + 1}: ${choice}. ${answered()} of ${count()} answered.`);
   }
 
+  function unfold() {
+    page.brief = !page.brief;
+    draw();
+  }
+
   function setNote(place, note) {
     page.own.set(place, { choice: "", seconds: null, ...page.own.get(place), note: text(note, LONGEST.note), at: new Date().toISOString() });
     page.changed = true;
@@ -226,7 +233,7 @@
         ${SIDES.map((name) => html`<button key=${name} type="button" aria-pressed=${shown === name} onClick=${() => pick(name)}>${name}</button>`)}</div>
       <div class="l-sides">${SIDES.map((name, i) => html`<section key=${name} class=${`l-side${shown === name ? "" : " l-hidden"}`} id=${`side-${name.toLowerCase()}`} aria-label=${`${name} rollout`}>
         <h3>${name} <span class="muted">${many(sides[i].length, "turn")}</span></h3>
-        ${sides[i].length ? html`<${Later} rem="60" soon=${true}>${() => html`<${TurnList} lines=${sides[i]} pictures=${pictures} />`}<//>` : html`<p class="g-notice">It ends with what both share.</p>`}
+        ${sides[i].length ? html`<${Later} rem="60" soon=${true}>${() => html`<${TurnList} lines=${sides[i]} pictures=${pictures} brief=${page.brief} />`}<//>` : html`<p class="g-notice">It ends with what both share.</p>`}
       </section>`)}</div>`;
   }
 
@@ -265,7 +272,8 @@
   function Pair() {
     const place = page.at;
     return html`<article class="group-page l-pair">
-      <h2 id="view-head" tabindex="-1">Comparison ${place + 1} <span class="muted">of ${count()} · group <bdi>${visible(page.data.comparisons[place].group)}</bdi></span></h2>
+      <h2 id="view-head" tabindex="-1">Comparison ${place + 1} <span class="muted">of ${count()} · group <bdi>${visible(page.data.comparisons[place].group)}</bdi></span>
+        <button type="button" aria-keyshortcuts="o" aria-pressed=${!page.brief} onClick=${unfold}>All text</button></h2>
       <${Body} key=${place} place=${place} />
       <${Bar} place=${place} />
     </article>`;
@@ -294,7 +302,7 @@
   function Start() {
     return html`<section class="l-text">
       <h2 id="view-head" tabindex="-1">${many(count(), "comparison")}</h2>
-      <p>Two answers of an agent to one task stand side by side, in random order. Say which one is better, by the
+      <p>Two attempts of an agent at one task stand side by side, in random order. Long texts are folded; <kbd>o</kbd> opens them all. Say which one is better, by the
         buttons or by keys. Say <em>equal</em> if neither is, and <em>unsure</em> if you cannot tell.</p>
       <p>Your answers stay in this browser until you download them as <code>labels.jsonl</code>. Nothing is sent. You may
         stop after any comparison, as their order is random, and go on later.</p>
@@ -348,6 +356,7 @@
     if (key === "s") show(page.view === "summary" ? "pair" : "summary");
     else if (page.view !== "pair") return;
     else if (key === "n") document.getElementById("note").focus();
+    else if (key === "o") unfold();
     else if (key === "j" || key === "k") walk(key === "j" ? 1 : -1);
     else if (!Object.hasOwn(KEYS, key)) return;
     else if (!event.repeat) answer(KEYS[key]); // a key that is held down is one answer

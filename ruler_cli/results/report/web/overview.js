@@ -85,10 +85,10 @@ function ListedGroup({ rows, ordinal, name }) {
 function Worst({ data: { worst, rows } }) {
   return worst.length > 0 && html`<section class="card shortlist" aria-labelledby="worst-head">
     <h3 id="worst-head">Groups, the worst first</h3>
-    <p class="note">Failed, suspect, against their rewards, tied though rewards differ, unreliable. <a href="#groups">All in the table</a></p>
+    <p class="note">Failed, suspect, disputed (against their rewards), tied though rewards differ, low reliability. <a href="#groups">All in the table</a></p>
     <ul>${worst.map(({ ordinal, group, why }) => html`<li key=${ordinal}>
       <${ListedGroup} rows=${rows} ordinal=${ordinal} name=${group.key} />
-      <span class=${`why${group.status === "failed" ? " bad" : ""}`} title=${visible(why)}>${visible(why)}</span>
+      <span class=${`why${group.status === "failed" ? " bad" : ""}`} title=${visible(why)}>${group.status === "failed" && group.kind ? `failed: ${aboutWord(group.kind)[0]}` : visible(why)}</span>
       ${group.status === "failed" ? html`<span class="reason" title=${visible(group.reason)}>${visible(group.reason)}</span>`
         : html`<${Strip} scores=${group.scores} labels=${group.labels} middle=${rows.middle} />`}
     </li>`)}</ul>
@@ -97,7 +97,7 @@ function Worst({ data: { worst, rows } }) {
 }
 
 /** Names of the sentences about the judge, of those of the terminal (cli/sentences.py). */
-const OF_JUDGE = ["agreement", "", "position", "length", "reliability", "weak judge", "explanations", "flags"];
+const OF_JUDGE = ["agreement", "against people", "", "position", "length", "reliability", "weak judge", "explanations", "flags"];
 
 /** The criteria of the rubric: the one that goes with the score the most first. */
 function Criteria({ criteria }) {

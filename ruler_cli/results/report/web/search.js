@@ -2,15 +2,16 @@
 // The search in the texts of groups. It works in slices of time, so that the page stays alive.
 
 const transcripts = (() => {
-  const MOST_HELD = 64e6; // characters of texts that stay in memory; others are read anew for each search
+  const MOST_HELD = 128e6; // characters of texts that stay in memory; others are read anew for each search
   const SLICE_MS = 12; // of work between two looks at what else there is to do
   const TELL_MS = 300; // between two tellings of what was found so far
-  const AROUND = 60; // characters of a snippet before and behind the hit
-  const held = []; // by row
+  const BEFORE = 24; // characters of a snippet before the hit
+  const LONGEST = 160; // characters of a snippet
+  const AT_ONCE = 8; // texts that are read side by side
+  const held = new Map(); // by row
+  const damaged = new Set(); // rows whose texts cannot be read
   let shared = null; // the lines of context and tools that stand in every group; they are not searched
   let room = MOST_HELD;
-  let unread = 0; // damaged texts
-  let reading = null;
   let rested = 0;
 
   /** Let the page do what it has to, if it waits for long. */
@@ -23,73 +24,86 @@ const transcripts = (() => {
   // Lines hold texts as JSON strings: a person looks for what stands in them, not for the escapes.
   const plain = (lines) => lines.join("\n").replace(/\\(?:(["\\/])|n)/g, (_, kept) => kept ?? " ");
 
-  /** The lines of a row that a whole file may share, and the others; null if its text is not in the page. */
+  /** The lines of a row that a whole file may share, null if its text is not in the page, and the others. */
   async function linesOf(rows, row) {
     const said = ((await explanations().catch(() => []))[row] ?? []).filter(Boolean);
     try {
       const text = await textOf(row, rows);
-      if (!text) return [[], said];
+      if (!text) return [null, said];
       const ofPanel = text.rollouts.flatMap(({ judges = [] }) => judges.map(({ explanation }) => explanation));
       return [[...text.context, ...text.tools.split("\n")], [text.rubric, ...text.strings, ...said, ...ofPanel]];
     } catch {
-      unread += 1;
-      return [[], said];
+      damaged.add(row);
+      return [null, said];
     }
   }
 
-  function searchable([common, own]) {
-    const text = plain([...common.filter((line) => !shared.has(line)), ...own]);
-    return { text, lower: text.toLowerCase() };
+  /** What all groups seem to share, by a few of them; `found` takes out what one of the others lacks. */
+  async function start(rows) {
+    if (shared) return;
+    const some = rows.key.map((_, row) => row).filter((row) => rows.text[row]);
+    const picked = new Set(Array.from({ length: AT_ONCE }, (_, i) => some[Math.floor((i * (some.length - 1)) / (AT_ONCE - 1))]));
+    const texts = (await Promise.all([...picked].filter((row) => row !== undefined).map((row) => linesOf(rows, row)))).map(([common]) => common).filter(Boolean);
+    shared ??= new Set(texts.length > 1 ? texts[0].filter((line) => line && texts.every((text) => text.includes(line))) : []);
   }
 
-  /** Read all texts once, for what they share, and hold as many as there is room for. */
-  async function readAll(rows) {
-    const counts = new Map();
-    for (let row = 0; row < rows.key.length; row++) {
-      const lines = await linesOf(rows, row);
-      for (const line of new Set(lines[0])) counts.set(line, (counts.get(line) ?? 0) + 1);
-      room -= lines.flat().join("").length;
-      if (room > 0) held[row] = lines;
-      await rest();
-    }
-    const texts = rows.text.filter(Boolean).length - unread;
-    shared = new Set([...counts].filter(([, count]) => count > 1 && count === texts).map(([line]) => line));
-    held.forEach((lines, row) => { held[row] = searchable(lines); });
+  /** The text of a row without what all share. */
+  async function found(rows, row) {
+    if (held.has(row)) return held.get(row);
+    const [common, own] = await linesOf(rows, row);
+    if (common) for (const line of shared) if (!common.includes(line)) shared.delete(line);
+    await rest();
+    const text = plain([...(common ?? []).filter((line) => !shared.has(line)), ...own]);
+    const result = { text, lower: text.toLowerCase() };
+    room -= 2 * text.length;
+    if (room > 0) held.set(row, result);
+    return result;
   }
 
-  /** The first hit of a text with a few words around it, as `[before, hit, behind]`. */
+  /** The hits that stand together in a text with a few words around them, as `[before, hit, between, hit, …, behind]`. */
   function snippetOf({ text, lower }, words) {
-    const word = words.find((one) => lower.includes(one));
-    if (!word || text.length !== lower.length) return null;
-    const at = lower.indexOf(word);
-    const end = at + word.length;
-    return [text.slice(Math.max(0, at - AROUND), at), text.slice(at, end), text.slice(end, end + 2 * AROUND)].map((part) => part.replace(/\s+/g, " "));
+    if (text.length !== lower.length) return null;
+    const near = (at) => words.filter((word) => lower.slice(at, at + LONGEST / 2).includes(word)).length;
+    const places = words.map((word) => lower.indexOf(word)).filter((at) => at >= 0);
+    if (!places.length) return null;
+    const at = places.reduce((best, place) => (near(place) > near(best) ? place : best));
+    const from = Math.max(0, at - BEFORE);
+    const start = from && Math.min(at, lower.indexOf(" ", from) + 1);
+    const any = words.map((word) => RegExp.escape?.(word) ?? word.replace(/[^\p{L}\p{N}\s]/gu, "\\$&")).join("|");
+    const piece = text.slice(start, turns.whole(text, start + LONGEST)).replace(/\s+/g, " ");
+    return piece.split(new RegExp(`(${any})`, "i"));
   }
-
-  /** Begin to read the texts, once. */
-  const start = (rows) => (reading ??= readAll(rows));
 
   /** Search, and `tell` what was found so far, again and again, until `wanted` says no or all is searched. */
   async function search(rows, words, tell, wanted) {
     await start(rows);
     const hits = new Map();
+    const sharing = shared.size;
     let told = performance.now();
-    for (let row = 0; row < rows.key.length; row++) {
-      const found = held[row] ?? searchable(await linesOf(rows, row));
-      const own = haystack(rows)[row];
-      if (words.every((word) => found.lower.includes(word) || own.includes(word))) hits.set(row, snippetOf(found, words));
+    for (let from = 0; from < rows.key.length; from += AT_ONCE) {
+      const part = rows.key.slice(from, from + AT_ONCE).map((_, i) => from + i);
+      const texts = await Promise.all(part.map((row) => found(rows, row)));
+      for (const [i, row] of part.entries()) {
+        const own = haystack(rows)[row];
+        if (words.every((word) => texts[i].lower.includes(word) || own.includes(word))) hits.set(row, snippetOf(texts[i], words));
+      }
       await rest();
       if (!wanted()) return;
       if (performance.now() - told > TELL_MS) {
-        tell({ hits: new Map(hits), done: false });
+        tell({ hits: new Map(hits), done: false, read: from + part.length });
         told = performance.now();
       }
     }
+    if (shared.size < sharing) {
+      held.clear(); // a line that one of the last groups lacks was left out of the first ones
+      room = MOST_HELD;
+      return search(rows, words, tell, wanted);
+    }
     const everywhere = plain([...shared]).toLowerCase();
-    tell({ hits, done: true, common: words.filter((word) => everywhere.includes(word)), unread });
+    tell({ hits, done: true, common: words.filter((word) => everywhere.includes(word)), unread: damaged.size });
   }
 
-  const NONE_YET = { hits: new Map(), done: false };
+  const NONE_YET = { hits: new Map(), done: false, read: 0 };
 
   /** What is found of these words: `hits`, the rows with a snippet of each; `done` once all is searched; words that all share. */
   function useHits(rows, words) {
@@ -107,8 +121,8 @@ const transcripts = (() => {
 })();
 
 /** What to know of a search, in words. */
-function searchNote({ done, common, unread }, rows) {
-  if (!done) return "so far; searching the transcripts…";
+function searchNote({ done, read, common, unread }, rows) {
+  if (!done) return `searching, ${whole(read)} of ${whole(rows.key.length)} read…`;
   const absent = rows.text.filter((at) => !at).length;
   return [
     common.length && `${common.map((word) => `“${visible(word)}”`).join(" and ")} also in the text that all groups share, which is not searched`,

@@ -30,11 +30,16 @@ function KeyCell({ rows, i }) {
     ${of > 1 && html`<span class="muted"> (${nth} of ${of})</span>`}`;
 }
 
+/** The width of the column of keys: that of the longest, as far as there is room. */
+function keyTrack(rows) {
+  const longest = once(rows, "longest key", () => rows.key.reduce((most, key) => Math.max(most, key.length), 0));
+  return `minmax(5rem, ${Math.min(10, Math.max(5, longest / 2 + 1.5))}rem)`;
+}
+
 /** The task, or what a search has found. */
 function TaskCell({ rows, i, hit }) {
   if (!hit) return visible(rows.task[i]);
-  const [before, word, behind] = hit.map(visible);
-  return html`<span class="hit">…${before}<mark>${word}</mark>${behind}…</span>`;
+  return html`<span class="hit">…${hit.map((part, at) => (at % 2 ? html`<mark>${visible(part)}</mark>` : visible(part)))}…</span>`;
 }
 
 const some = (name) => (rows) => rows[name].some(Boolean);
@@ -46,9 +51,9 @@ const known = (name) => (rows) => rows[name].some((value) => value !== null);
  * the greatest; `means` is told of the head.
  */
 const COLUMNS = [
-  { name: "key", track: "minmax(5rem, 10rem)", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
+  { name: "key", track: keyTrack, title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
   { name: "task", track: "minmax(8rem, 4fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), cell: TaskCell, clipped: true },
-  { name: "telling", track: "11rem", title: "flags", text: (rows, i) => flagsOf(rows, i).map(([words]) => words).join(", "), cell: FlagsCell, clipped: true,
+  { name: "telling", track: "minmax(12rem, 2fr)", title: "flags", text: (rows, i) => flagsOf(rows, i).map(([words]) => words).join(", "), cell: FlagsCell, clipped: true,
     means: "why to look at a group; sorts the worst first" },
   { name: "scores", track: "minmax(8rem, 1fr)", title: "scores 0 to 1", cell: ScoresCell, down: true, means: "each dot is a rollout; sorts by the best" },
   { name: "mean", track: "3.7rem", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true, means: "mean score" },
@@ -71,13 +76,25 @@ function columnsOf(rows) {
   return shown.filter(({ wide = 0 }) => innerWidth >= wide);
 }
 
+const FIGURES = ["mean", "sd", "reliability", "disagreement"];
+
+/** The columns of a row: one without scores has its reason in the place of its figures, `span` of them. */
+function cellsOf(rows, columns, i) {
+  const bare = rows.status[i] === "failed" && columns.some(({ cell }) => cell === ScoresCell);
+  const cells = columns.map((column, at) => ({ ...column, at })).filter(({ name }) => !bare || !FIGURES.includes(name));
+  return { cells, span: 1 + columns.length - cells.length };
+}
+
 /** One row. It is made anew only where what it shows has changed. */
 function Row({ rows, columns, i, position, active, hit }) {
-  return lib.useMemo(() => html`<div role="row" id=${`row-${position}`}
-      class=${`row is-${rows.status[i]}${active ? " active" : ""}`} aria-rowindex=${position + 2} data-position=${position}>
-    ${columns.map(({ name, text, cell, clipped }, at) => html`<div key=${name} role="gridcell" class=${`cell ${name}`} aria-colindex=${at + 1}
+  return lib.useMemo(() => {
+    const { cells, span } = cellsOf(rows, columns, i);
+    return html`<div role="row" id=${`row-${position}`}
+      class=${`row is-${rows.status[i]}${active ? " active" : ""}`} aria-rowindex=${position + 2} data-position=${position} style=${{ "--span": span }}>
+    ${cells.map(({ name, text, cell, clipped, at }) => html`<div key=${name} role="gridcell" class=${`cell ${name}`} aria-colindex=${at + 1}
       title=${clipped ? text(rows, i) || undefined : undefined}>${cell ? html`<${cell} ...${{ rows, i, hit }} />` : text(rows, i)}</div>`)}
-  </div>`, [rows, i, position, active, hit, columns.length, marks.useMarks()]);
+  </div>`;
+  }, [rows, i, position, active, hit, columns.length, marks.useMarks()]);
 }
 
 /** The hash of the table sorted by a column; once more: the other way. */
@@ -179,7 +196,7 @@ function Grid({ rows, order, conditions, hits }) {
   const key = (position) => (printing ? position : position % most);
   const row = (i, at) => html`<${Row} key=${key(from + at)} ...${{ rows, columns, i, position: from + at, active: from + at === active, hit: hits.get(i) }} />`;
   const inSight = active >= from && active < from + drawn.length;
-  const style = { "--tracks": columns.map(({ track }) => track).join(" "), "--row": `${height}px` };
+  const style = { "--tracks": columns.map(({ track }) => track.call?.(null, rows) ?? track).join(" "), "--row": `${height}px` };
   return html`<div class="grid" role="grid" tabindex="0" ref=${box} aria-label="Groups" aria-rowcount=${order.length + 1}
       style=${style} aria-colcount=${columns.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
       onScroll=${look} onKeyDown=${onKeyDown} onClick=${onClick}>

@@ -16,7 +16,7 @@
   const share = (group, name) => (step) => (step[group].all ? step[group][name] / step[group].all : null);
 
   /** A chart of lines over the steps; a rule stands at the first step of each drift. Null if no line has a value. */
-  function overSteps({ steps, drift }, { id, heading, sentence, lines, shown = short, kinds = [], rare = false }) {
+  function overSteps({ steps, drift }, { id, heading, sentence, lines, shown = short, ticks = shown, kinds = [], rare = false }) {
     const name = (words, step, value) => `step ${number(step.step)}: ${words} ${shown(value)}; show the step`;
     const drawnLines = lines
       .map(([words, of, title = words]) => ({ words, title, points: steps.map((step, i) => ({ step: step.step, value: of(step, i), href: `#step-${i}`, name: name(words, step, of(step, i)) })) }))
@@ -33,7 +33,7 @@
       legend: drawnLines.length > 1 && drawnLines.map(({ words, title, form: [colour, , glyph] }) => ({ words, title, colour, glyph })),
       draw: (width) => drawn(width, {
         x: { label: "step →", ticks: Math.min(8, steps.length, width / 60), tickFormat: (x) => number(x), domain: [steps[0].step, steps.at(-1).step], inset: 6 },
-        y: { label: null, grid: true, ticks: 4, tickFormat: shown },
+        y: { label: null, grid: true, ticks: 4, tickFormat: ticks },
         marks: [
           lib.ruleX(marks, { x: "step", stroke: "var(--bad)", strokeWidth: 2, strokeDasharray: "5 3" }),
           ...drawnLines.flatMap(({ points, form: [colour, symbol] }) => [
@@ -71,7 +71,7 @@
       { id: "label", heading: `Mean ${label}`, sentence: "The mean of each step.", lines: within ? [] : [reward], kinds: ["label"] },
       { id: "gap", heading: "Score beyond what explains it", sentence: `The mean score less what the ${label}, or the held-out judge, explains of it: flat as long as both move together.`, lines: gaps, kinds: ["label", "held_out"] },
       { id: "order", heading: `Agreement with the ${label}`, sentence: "The share of pairs in order.", lines: [["pairs in order", at("against_label", "accuracy")]], shown: percent },
-      { id: "bytes", heading: "Length", sentence: "Bytes that the agent wrote in a rollout, the mean.", lines: [["length", at("bytes", "mean")]], shown: bytes, kinds: ["size"] },
+      { id: "bytes", heading: "Length", sentence: "Bytes that the agent wrote in a rollout, the mean.", lines: [["length", at("bytes", "mean")]], shown: bytes, ticks: "~s", kinds: ["size"] },
       { id: "length", heading: "Correlation with length", sentence: "Within groups, of the score with the length of a rollout; away from 0 length explains the score.", lines: [["score", at("with_length", "score")]], kinds: ["length"] },
       { id: "spread", heading: "Spread in groups", sentence: "The median standard deviation of the scores within a group.", lines: [["spread", at("spread", "median")]] },
       { id: "shares", heading: "Tied, suspect, unscored, cut off", sentence: "Shares of groups, and of rollouts.", shown: percent, rare: true,

@@ -5,7 +5,10 @@ const turnlist = (() => {
   const { useState, useMemo, useRef, useLayoutEffect } = lib;
   const NEAR = "1200px"; // from what is in sight, at which turns are built
   const FOLD = 3000; // characters of a turn shown before anyone asks for more
-  const FOLDED_LINES = 12; // of what tools get and give, which is JSON
+  const FOLDED_LINES = 8; // of what tools get and give, which is JSON
+  const BRIEF = { call: 70, result: 40, assistant: 130 }; // characters of a turn in brief, by its kind
+  const BRIEF_OTHER = 120;
+  const SPARE = 40; // characters too few to be folded
   const SLAB = 20000; // characters of an unfolded turn that are laid out only once they are in sight
 
   // Foreign text, with what cannot be seen written out and set apart.
@@ -27,7 +30,7 @@ const turnlist = (() => {
   }
 
   // A long text, of which more is shown when somebody asks for it; `length` is of all there is, `read` makes all of it.
-  function Folded({ text, length = text.length, most = FOLD, lines = Infinity, read = () => text }) {
+  function Folded({ text, length = text.length, most = FOLD, lines = Infinity, read = () => text, brief = false }) {
     const [all, setAll] = useState(false);
     let end = most;
     for (let line = 0, at = -1; line < lines && lines < Infinity; line++) {
@@ -35,9 +38,11 @@ const turnlist = (() => {
       if (at < 0) break;
       if (line === lines - 1) end = Math.min(most, at);
     }
+    if (brief && length <= end + SPARE) end = length;
+    else if (brief) end = Math.max(text.lastIndexOf(" ", end), end - SPARE / 2);
     if (length <= end) return html`<${Text} text=${text} />`;
     return html`${all ? slabs(read()).map((slab) => html`<span class="g-slab"><${Text} text=${slab} /></span>`) : html`<${Text} text=${text.slice(0, turns.whole(text, end))} />`}${" "}
-      <button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "show less" : `… all ${whole(length)} characters`}</button>`;
+      <button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "show less" : brief ? `… ${whole(length - end)} more` : `… all ${whole(length)} characters`}</button>`;
   }
 
   function Badge({ turn: { kind, who, name } }) {
@@ -58,21 +63,29 @@ const turnlist = (() => {
     </button>`;
   }
 
-  function Content({ line, pictures, turn }) {
-    const picture = PICTURE.exec(line);
+  function Content({ line: given, pictures, turn, brief }) {
+    const picture = PICTURE.exec(given);
     if (picture) return html`<${Picture} name=${picture[1]} source=${pictures?.[picture[2]]} />`;
-    const lines = ["call", "result"].includes(turn.kind) ? FOLDED_LINES : Infinity;
+    const json = ["call", "result"].includes(turn.kind);
+    if (brief) {
+      const most = BRIEF[turn.kind] ?? BRIEF_OTHER;
+      const { text, length } = json && !turn.body.startsWith('"') ? { text: turn.body, length: turn.body.length } : turns.readable(turn, FOLD);
+      const line = text.slice(0, FOLD).replace(/\s+/g, " ").trim();
+      const left = length - text.slice(0, FOLD).length;
+      return html`<pre><${Folded} text=${line} length=${line.length + left} most=${most} brief=${true} read=${() => turns.readable(turn).text} /></pre>`;
+    }
+    const lines = json ? FOLDED_LINES : Infinity;
     return html`<pre><${Folded} ...${turns.readable(turn, FOLD)} lines=${lines} read=${() => turns.readable(turn).text} /></pre>`;
   }
 
-  function Turn({ line, place, pictures }) {
+  function Turn({ line, place, pictures, brief }) {
     return useMemo(() => {
       const turn = turns.turnOf(line);
       return html`<li class=${`g-turn g-${turn.kind}`}>
         <p class="g-turn-head"><${Badge} turn=${turn} /><span class="g-place">${place}</span></p>
-        <${Content} ...${{ line, pictures, turn }} />
+        <${Content} ...${{ line, pictures, turn, brief }} />
       </li>`;
-    }, [line, place, pictures]);
+    }, [line, place, pictures, brief]);
   }
 
   // What is built once it is near what is in sight, or the browser is idle; until then room of that many rem.
@@ -94,9 +107,9 @@ const turnlist = (() => {
     return built ? children() : html`<div ref=${room} class="g-later" style=${{ height: `${rem}rem` }}></div>`;
   }
 
-  // Lines as turns; the first of them is turn `first`.
-  function TurnList({ lines, pictures, first = 1 }) {
-    return html`<ol class="g-turns">${lines.map((line, i) => html`<${Turn} key=${i} line=${line} place=${first + i} pictures=${pictures} />`)}</ol>`;
+  // Lines as turns; the first of them is turn `first`. In `brief` a turn is a line or a few, with the rest behind a button.
+  function TurnList({ lines, pictures, first = 1, brief = false }) {
+    return html`<ol class=${`g-turns${brief ? " g-brief" : ""}`}>${lines.map((line, i) => html`<${Turn} key=${`${brief}${i}`} line=${line} place=${first + i} pictures=${pictures} brief=${brief} />`)}</ol>`;
   }
 
   return { TurnList, Text, Folded, Later };
