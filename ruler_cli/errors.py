@@ -138,7 +138,7 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
     def __init__(self, allowed: str) -> None:
         """Take the bound as the user gave it."""
         problem = f"more failed than --max-failures {allowed} allows"
-        remedy = "raise the limit, or ask again with --retry-failed"
+        remedy = "raise the limit, or ask again what the judge refused with --retry-failed"
         super().__init__(problem, remedy, place=_STOPPED)
 
 
@@ -156,9 +156,12 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         """
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
-        self.resumable = least is None or least <= cap
-        reached, advice = "reached", "another run may spend as much again"
-        if least is not None and not self.resumable:
+        reached, advice = (
+            "reached",
+            "raise it, or spend as much again in a new run or Scorer",
+        )
+        if least is not None and least > cap:
+            self.resumable = False
             reached = "less than any remaining group may cost"
             advice = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}"

@@ -1087,8 +1087,8 @@ def wait_sentence(why: str, seconds: float) -> str:
 
 
 def answer_sentence(judge: str, seconds: float) -> str:
-    """Return the sentence on a judge that answers again after so many seconds."""
-    return f"{judge or 'the judge'} answers again after {duration(seconds)}"
+    """Return the sentence on a judge that answers after so many seconds."""
+    return f"{judge or 'the judge'} answers after {duration(seconds)}"
 
 
 @value
@@ -1212,7 +1212,7 @@ class Observer:
         judge: str,
         seconds: float,
     ) -> None:
-        """Note that a judge answers again, after so many seconds. Warns of it, since a wait was warned of."""
+        """Note that a judge answers, after so many seconds. Warns of it, since a wait was warned of."""
         self.warn(answer_sentence(judge, seconds))
 
     def stopping(
@@ -1302,5 +1302,4 @@ def clean(
         text = text.replace(key, "[key]")
     text = readable_text(text)
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
-    text = _KEY.sub("[key]", text).strip()
-    return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"
+    return shorten(_KEY.sub("[key]", text).strip(), _SENTENCE)

@@ -261,7 +261,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "timeout: -1": lambda: asyncio.run(
             art(one, "offline", {"timeout": -1})
         ),
-        "group: is of type str": lambda: asyncio.run(
+        "group 1: is of type str": lambda: asyncio.run(
             ruler_cli.ruler("text", "offline")
         ),
         "not scored (refused)": lambda: asyncio.run(

@@ -538,7 +538,7 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
         0.5,
     ]
     assert (await _scored(SHAPES["trajectories"])).fields["key"] == "g"
-    for stated, key in ((0, "0"), ("", "group")):
+    for stated, key in ((0, "0"), ("", "group 1")):
         given = SHAPES["trajectories"] | {"group_id": stated}
         assert (await _scored(given)).fields["key"] == key
 
@@ -554,7 +554,7 @@ async def _scored(given: Any, **paths: Any) -> Any:
     [
         (
             [{"a": "b"}],
-            r"^group: `\[0\]` holds no rollouts that ruler knows \(its keys: a\); name the path",
+            r"^group 1: `\[0\]` holds no rollouts that ruler knows \(its keys: a\); name the path",
         ),
         (
             talk("a")["messages"],
@@ -562,7 +562,7 @@ async def _scored(given: Any, **paths: Any) -> Any:
         ),
         (
             PAIRS[0],
-            r"group: is one trajectory \(prompts with a completion\); give each group as a list",
+            r"group 1: is one trajectory \(prompts with a completion\); give each group as a list",
         ),
         (
             {"prompt": [TASK], "completion": ["a"]},

@@ -41,13 +41,21 @@ def masked(path: Path) -> list[Any]:
 
 
 def begun(
-    tmp_path: Path, server: JudgeServer, asked: int, *more: str
+    tmp_path: Path,
+    server: JudgeServer,
+    asked: int,
+    *more: str,
+    groups: Any = GROUPS,
+    output: str = "out.jsonl",
 ) -> subprocess.Popen[str]:
-    """A run over GROUPS after so many requests to the judge."""
-    write(tmp_path / "in.jsonl", GROUPS)
+    """A run over groups after so many requests to the judge."""
+    write(tmp_path / "in.jsonl", groups)
+    command = line(server, *more)
+    command[2] = output
     process = subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *line(server, *more)],
+        [sys.executable, "-m", "ruler_cli", *command],
         cwd=tmp_path,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -154,35 +162,23 @@ def test_drains(
     assert process.returncode == code
     assert "4 calls in flight" in output
     assert "to resume: ruler score in.jsonl" in output
-    assert (
-        server.stats()["requests"]
-        == server.stats()["books"]["answered"]["calls"]
-        == 4
-    )
-    assert server.stats()["books"]["abandoned"]["calls"] == 0
+    stats = server.stats()
+    assert stats["requests"] == stats["books"]["answered"]["calls"] == 4
+    assert stats["books"]["abandoned"]["calls"] == 0
 
 
 def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
     """A run that is stopped while nobody reads its stdout ends it with a whole record."""
-    write(
-        tmp_path / "in.jsonl",
-        [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 300_000} for i in range(9)],
-    )
-    command = [sys.executable, "-m", "ruler_cli", *line(server)]
-    command[command.index("out.jsonl")] = "-"
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    until(lambda: server.stats()["requests"] >= 4)
+    large = [
+        {**group(f"g{i}", 0.1, 0.9), "note": "x" * 300_000} for i in range(9)
+    ]
+    process = begun(tmp_path, server, 4, groups=large, output="-")
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     out = process.communicate(timeout=30)[0]
     assert process.returncode == 143
-    assert out.endswith(b"\n")
+    assert out.endswith("\n")
     assert all(
         json.loads(record)["ruler"]["status"] == "scored"
         for record in out.splitlines()
@@ -194,11 +190,8 @@ def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     server.configure(latency=15.0)
     process = begun(tmp_path, server, 4, "--summary", "sum.json")
     began = json.loads((tmp_path / "sum.json").read_text())
-    assert (began["exit_code"], began["ended_at"], began["output_state"]) == (
-        None,
-        None,
-        None,
-    )
+    for name in ("exit_code", "ended_at", "output_state"):
+        assert began[name] is None
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -214,38 +207,26 @@ def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     until(lambda: server.stats()["in_flight"] == 0)
 
 
-def test_permanent_errors(
+def test_failed_before(
     server: JudgeServer, ruler: Ruler, tmp_path: Path
 ) -> None:
-    """A permanent error is asked again with --retry-failed only, and its reply then stays."""
+    """A refused request is asked again with --retry-failed only, one without an answer by each run; a reply stays."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
-    bad = line(server, "-m", "openai/400")
-    assert ruler(*bad).returncode == 1
-    assert server.stats()["requests"] == 5
-    done = ruler(*bad)
-    assert (done.returncode, server.stats()["requests"]) == (1, 5)
-    assert (
-        "5 groups failed in an earlier run, not asked again (--retry-failed does)"
-        in done.stderr
-    )
-    ruler(*bad, "--retry-failed")
-    assert server.stats()["requests"] == 10
-
-
-def test_retry_failed(
-    server: JudgeServer, ruler: Ruler, tmp_path: Path
-) -> None:
-    """A judge that answers by now is asked once more with --retry-failed, and never after that."""
-    write(tmp_path / "in.jsonl", GROUPS[:5])
-    run = line(server, "-m", "openai/once-400")
-    assert ruler(*run).returncode == 1
-    assert ruler(*run, "--retry-failed").returncode == 0
-    assert ruler(*run, "--retry-failed").returncode == 0
-    assert ruler(*run).returncode == 0
-    assert server.stats()["requests"] == 10
-    assert [
-        r["trajectories"][1]["reward"] for r in read(tmp_path / "out.jsonl")
-    ] == [i / 100 for i in range(5)]
+    for status, code in (("400", 1), ("500", 0)):
+        server.reset()
+        run = line(server, "-m", f"openai/once-{status}", "--set", "retries=0")
+        assert ruler(*run).returncode == 1
+        done = ruler(*run)
+        assert done.returncode == code
+        assert ("5 groups failed in an earlier" in done.stderr) is bool(code)
+        for _ in range(2):
+            assert ruler(*run, "--retry-failed").returncode == 0
+        assert ruler(*run).returncode == 0
+        assert server.stats()["requests"] == 10
+        out = read(tmp_path / "out.jsonl")
+        assert [r["trajectories"][1]["reward"] for r in out] == [
+            i / 100 for i in range(5)
+        ]
 
 
 def test_cached_exchange(
@@ -322,23 +303,17 @@ def test_unwritable_summary(
     assert "--summary sum: cannot be written" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("most", "code", "asked"), [("3", 1, 30), ("10%", 1, 40), ("100%", 1, 60)]
-)
 def test_max_failures(
-    most: str,
-    code: int,
-    asked: int,
-    server: JudgeServer,
-    ruler: Ruler,
-    tmp_path: Path,
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
 ) -> None:
     """If more groups fail than allowed the run stops with code 1 and keeps its whole records."""
     write(tmp_path / "in.jsonl", GROUPS)
-    done = ruler(*line(server, "-m", "openai/400", "--max-failures", most))
-    assert done.returncode == code
-    assert server.stats()["requests"] <= asked
-    assert (tmp_path / "out.jsonl").exists() == (most == "100%")
+    run = line(server, "-m", "openai/400", "--ledger", "none")
+    for most, asked in (("3", 30), ("10%", 40), ("100%", 60)):
+        server.reset()
+        assert ruler(*run, "--max-failures", most).returncode == 1
+        assert server.stats()["requests"] <= asked
+        assert (tmp_path / "out.jsonl").exists() is (most == "100%")
 
 
 def test_fatal_drains(
@@ -372,33 +347,20 @@ def test_equal_requests(
     assert rewards == [[0.2, 0.7]] * 10
 
 
-def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
+def test_two_runs_share_a_ledger(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """Two runs at once on one ledger both succeed, and a third sends no request."""
     server.configure(latency=0.05)
     first = begun(tmp_path, server, 1)
-    other = dict(os.environ, PYTHONPATH=str(ROOT))
-    command = [sys.executable, "-m", "ruler_cli", *line(server)]
-    command[command.index("out.jsonl")] = "other.jsonl"
-    second = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=other,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    command = line(server)
+    command[2] = "other.jsonl"
+    second = ruler(*command)
     first.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0)
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "other.jsonl")
     asked = server.stats()["requests"]
-    subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=other,
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
+    assert ruler(*command).returncode == 0
     assert server.stats()["requests"] == asked
 
 

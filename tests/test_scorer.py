@@ -255,7 +255,7 @@ async def test_wrong_shapes(
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", ["text"], 3):
-        with pytest.raises(WrongShapeError, match=r"^group: .* of type"):
+        with pytest.raises(WrongShapeError, match=r"^group 1: .* of type"):
             await ruler_cli.ruler(lists, "offline")
     assert server.stats()["requests"] == 0
 
@@ -924,9 +924,7 @@ def test_judge_that_comes_back(
     assert (
         5 <= len(lines) < 50
     )  # no more than one each minute in which calls wait
-    assert (
-        caplog.records[-1].getMessage().startswith("one answers again after ")
-    )
+    assert caplog.records[-1].getMessage().startswith("one answers after ")
 
 
 def left_behind() -> set[Any]:

@@ -125,9 +125,9 @@ def test_warned_of() -> None:
         waits.look(now, status)
     assert warned.words == [
         "down; calls wait for up to 9 s",
-        "one answers again after 12 s",
+        "one answers after 12 s",
         "gone; calls wait until it answers",
-        "two answers again after 6 minutes",
+        "two answers after 6 minutes",
     ]
 
 

@@ -78,6 +78,7 @@ class RunRecord:
         if name is None or self._place is not None:
             return
         from ruler_cli.files.marks import refuse_foreign
+        from ruler_cli.files.output import refuse_locked
 
         place = Location(str(name))
         option = f"--summary {place.public}"
@@ -91,6 +92,9 @@ class RunRecord:
             )
         self._refuse_files(place)
         refuse_foreign(place, "summary", force=self._force)
+        # the summary is that of the run that is writing OUTPUT
+        with suppress(OSError):
+            refuse_locked(Path(f"{self._output.real}.partial"))
         self._place = place
 
     def _refuse_files(self, place: Location) -> None:

@@ -75,7 +75,7 @@ _REASONS = {
     "reply": "the judge's answers cannot be used (reply)",
     "transport": "the judge could not be reached, or answered with an error (transport)",
     "refused": "the judge refused (refused)",
-    "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
+    "too_long": "longer than the judge's context (too_long)",
     "input": "the group cannot be judged as it is (input)",
     "interrupted": "the run was stopped before (interrupted)",
 }

@@ -198,9 +198,7 @@ def _open_locked(partial: Path) -> BinaryIO:
     What an earlier run left there, or a link, symbolic or hard, is removed; what it led to is as it was.
     """
     with contextlib.suppress(FileNotFoundError):
-        if not partial.is_symlink():
-            with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
-                _lock(old, partial)
+        refuse_locked(partial)
         partial.unlink()
     # an error if another run begins just now
     file = os.fdopen(
@@ -214,6 +212,13 @@ def _open_locked(partial: Path) -> BinaryIO:
     )
     _lock(file, partial)
     return file
+
+
+def refuse_locked(partial: Path) -> None:
+    """Raise UsageError if another run has NAME.partial open, OSError if it cannot be opened."""
+    if not partial.is_symlink():
+        with open(os.open(partial, _OLD), "rb") as old:  # noqa: PTH123 - a descriptor
+            _lock(old, partial)
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

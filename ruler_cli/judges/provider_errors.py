@@ -60,12 +60,9 @@ class ErrorRule(NamedTuple):
     scope: Scope | Literal["rate"]
     says: Sequence[str] = ()
     remedy: str = ""
+    keyless: str = ""
 
-    def applies(
-        self,
-        status: int,
-        text: str,
-    ) -> bool:
+    def applies(self, status: int, text: str) -> bool:
         """Return whether the rule is for this error; with a good status its words decide, as with 400."""
         statuses = self.statuses.split()
         if status < 300 and self.says and "200" not in statuses:
@@ -116,14 +113,19 @@ def classify(
     location = low.get("location", "") if status < 400 else ""
     stated = message or codes or location.removesuffix("/chat/completions")
     reason = f"{name} answered {status}: {clean(stated or 'no message', key)}"
-    if rule.remedy:
-        reason = f"{reason.rstrip('.')}; {rule.remedy}"
+    context = context_of(text) if rule.kind == "too_long" else None
+    remedy = rule.remedy
+    if rule.keyless and key and not any(key):
+        remedy = rule.keyless
+    # the group is laid out for a context that is named
+    if remedy and not context:
+        reason = f"{reason.rstrip('.')}; {remedy}"
     return CallError(
         rule.kind,
         reason,
         scope,
         retry_after=retry_after(low, text) if scope == "call" else None,
-        context=context_of(text) if rule.kind == "too_long" else None,
+        context=context,
         billed=False,
         rate=rate,
     )
@@ -233,10 +235,7 @@ def _error_in(body: Any) -> Any:
     return None
 
 
-def _error_response(
-    error: Any,
-    headers: Mapping[str, str],
-) -> ErrorResponse:
+def _error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):
@@ -289,10 +288,7 @@ def error_of(data: bytes) -> tuple[str, str]:
     return codes, message[:_LONGEST]
 
 
-def _codes(
-    value: Any,
-    deep: int,
-) -> Iterator[str]:
+def _codes(value: Any, deep: int) -> Iterator[str]:
     """The short codes of a body, down to `deep` levels."""
     if isinstance(value, list):
         value = dict(enumerate(value[:_MOST]))
@@ -365,9 +361,7 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def retry_after(
-    headers: Mapping[str, str],
-    message: str,
-    now: datetime | None = None,
+    headers: Mapping[str, str], message: str, now: datetime | None = None
 ) -> float | None:
     """The seconds to wait before another try, as lowered headers or the message of an error name them, else None."""
     milliseconds = headers.get("retry-after-ms", "")

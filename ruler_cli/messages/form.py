@@ -66,11 +66,5 @@ class Message(NamedTuple):
         """Return whether the agent speaks or calls, and no tool."""
         return self.by_agent and not (self.is_result or self.results)
 
-    @property
-    def is_returned(self) -> bool:
-        """Return whether all of it is what tools returned."""
-        more = self.text or self.thought or self.calls
-        return self.is_result or (bool(self.results) and not more)
-
 
 Conversation = tuple[Message, ...]

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, insort
 from dataclasses import InitVar, dataclass
 
-from ruler_cli.types import CallError, duration
+from ruler_cli.types import CallError, duration, shorten
 
 _CONTRADICTIONS = 2
 """Refusals that answers must contradict until refusals count as single calls' own."""
@@ -194,10 +194,9 @@ class Breaker:
         """The last error with its judge and the judge's address; empty if a reply came since."""
         if self.last is None:
             return ""
-        reason = self.last.reason
         judge = self.judge
         address = self.address
-        words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
+        words = shorten(self.last.reason, _WORDS)
         if not judge or (address and address in words):
             return words
         return (

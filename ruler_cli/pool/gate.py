@@ -41,7 +41,7 @@ INTERRUPTED = CallError(
 )
 CAPPED = CallError(
     "budget",
-    "the cost cap is reached; another run resumes",
+    "the cost cap was reached before this group was judged",
     "group",
     sent=False,
 )
@@ -271,8 +271,8 @@ class Gate:
         self, request: Request, allowance: Allowance
     ) -> Permit | CallError | None:
         """Return a permit, an error if the call may not go, or None if it has to wait."""
-        if closed := self._closed():
-            return closed
+        if self.stop_signal.reason is not None:
+            return INTERRUPTED
         if allowance.refused:
             return CAPPED
         wait, _ = self._wait(request, allowance)
@@ -293,7 +293,7 @@ class Gate:
         """True if more work should be brought: the queue is short beside the concurrency limit."""
         waiting = len(self._queue) + self.budget.waiting
         short = waiting <= max(2, self.concurrency.allowed // 4)
-        return short or self._closed() is not None
+        return short or self.stop_signal.reason is not None
 
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
@@ -346,9 +346,6 @@ class Gate:
         return JudgeWait(
             breaker.judge, why, max(0.0, self._cooldown.until - now)
         )
-
-    def _closed(self) -> CallError | None:
-        return None if self.stop_signal.reason is None else INTERRUPTED
 
     def _wait(
         self, request: Request, allowance: Allowance

@@ -42,11 +42,7 @@ Store = Callable[[Reply | CallError], Awaitable[None]]
 """Keeps an answer that was paid for; RulerError if it cannot."""
 
 
-def delay(
-    retry: int,
-    floor: float | None,
-    jitter: float,
-) -> float:
+def delay(retry: int, floor: float | None, jitter: float) -> float:
     """Seconds before retry number `retry`, from 0: full jitter above the server's Retry-After.
 
     floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): Retry-After is a floor, so that callers
@@ -75,10 +71,7 @@ class RetryBudget:
     first_end: float = math.inf
 
     def wait(
-        self,
-        error: CallError,
-        seconds: float,
-        jitter: float,
+        self, error: CallError, seconds: float, jitter: float
     ) -> float | None:
         """Return the seconds until the next try; None if a budget is used up."""
         self.spent += seconds
@@ -176,8 +169,12 @@ class Caller:
                 if budget.tries > 1:
                     reason = f"{reason} (tried {budget.tries} times)"
                 last = replace(answer, reason=reason, scope="group")
-                # a request that never reached the judge costs nothing to ask again
-                if last.sent and last.kept:
+                # a request that got no answer is asked again by the next run
+                if (
+                    last.sent
+                    and last.kept
+                    and (answer.body or answer.scope == "group")
+                ):
                     await self._keep(store, last)
                 return last
             if isinstance(wait, CallError):
@@ -258,8 +255,8 @@ class Caller:
     ) -> float | CallError | None:
         """Return the seconds until the next try, the error that all calls end with, or None to give up."""
         gate = self.gate
-        breaker = self.gate.breaker
-        now = self.gate.time()
+        breaker = gate.breaker
+        now = gate.time()
         breaker.reached = breaker.reached or error.sent
         if error.scope == "run":
             return gate.refuse(error.reason)
@@ -277,13 +274,7 @@ class Caller:
             return gate.refuse(error.reason)
         jitter = self._random.random
         if breaker.reached and (breaker.open or not of_judge):
-            breaker.failed(
-                now,
-                number,
-                error,
-                jitter(),
-                probe=permit.probe,
-            )
+            breaker.failed(now, number, error, jitter(), probe=permit.probe)
         gate.report()
         if breaker.over(now) and budget.first_end <= self._answered:
             # others were answered after this call's first error: perhaps only such calls are left
@@ -304,9 +295,7 @@ class Caller:
         return self.gate.failed(permit, error, late=late and not error.rate)
 
     async def _keep(
-        self,
-        store: Store | None,
-        answer: Reply | CallError,
+        self, store: Store | None, answer: Reply | CallError
     ) -> None:
         """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
@@ -317,11 +306,7 @@ class Caller:
             self.gate.schedule_check()
 
 
-def counted(
-    request: Request,
-    reply: Reply,
-    cost: Cost,
-) -> Reply:
+def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
     """Return a reply with its cost, and with estimates for tokens that were not reported or cannot be so few.
 
     A prompt that was read beyond the system message, and not to its end, was cut by the server. An embedded judge,

@@ -174,7 +174,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not ObjectReader(InputSettings()).read(group, 0, "group").items:
+    if not ObjectReader(InputSettings()).read(group, 0).items:
         # no group is an error in any case
         return copy.copy(group)
     try:

@@ -155,7 +155,7 @@ _SAMPLED_BYTES = 64 << 20
 
 TOTALS = words("calls cached prompt_tokens completion_tokens cost_usd")
 """Figures of a judge that add up to those of all judges, as in JSON."""
-TOO_LONG = "too long for the judge; --group-size N shows fewer at once"
+TOO_LONG = "too long for the judge, however few rollouts it sees at once"
 """Why a group cannot be scored of which no two rollouts fit."""
 COUNTS = words(
     "identical_rollouts tied_groups equal_reward_groups suspect_rollouts pictures pictures_left_out laid_out"

@@ -164,14 +164,13 @@ class ObjectReader:
         self,
         group: G,
         index: int,
-        name: str = "",
         rubric: Standards | None = None,
     ) -> ObjectGroup[G]:
-        """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
+        """Read a group; WrongShapeError if it is none. `index` gives its name in sentences.
 
         A trajectory that cannot be judged is read with its error. `rubric` takes the place of the group's own.
         """
-        name = name or f"group {index + 1}"
+        name = f"group {index + 1}"
         if isinstance(rubric, str) and rubric.startswith("@"):
             remedy = "give the text of the file"
             raise WrongShapeError(

@@ -342,7 +342,7 @@ class Scorer:
             )
         capped = session.panel.budget.closed
         # at once: the caller may change it meanwhile
-        read = self.reader.read(group, self._taken, "group", rubric)
+        read = self.reader.read(group, self._taken, rubric)
         self._taken += 1
         async with aclosing(scored_groups(self, [read])) as stream:
             judged = await anext(stream)

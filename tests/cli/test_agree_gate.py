@@ -93,6 +93,15 @@ REPEATS: dict[str, Change] = {
 }
 
 
+def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
+    """If even a judge without an error does not pass with so few groups, the verdict says so."""
+    for number in (12, 40):
+        lines = groups(number, right=number)
+        found = measured(ruler, tmp_path, lines, "--at-least", "0.9")
+        assert found["gate"]["low"] == pytest.approx(found["gate"]["highest"])
+        assert ("without an error" in found["stderr"]) is (number == 12)
+
+
 @pytest.mark.parametrize("name", [*REPEATS])
 def test_repeated_groups(name: str, ruler: Ruler, tmp_path: Path) -> None:
     """A group that stands more than once is no new evidence, whatever its name and order; the number is told."""

@@ -306,7 +306,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     """A dump that no format knows is read by the given paths, and `check` shows the values at them."""
     assert ruler("check", custom, "-m", "offline").returncode == 2
     result = page(ruler, custom, *PATHS)
-    assert result["last message"] == '"one"'
+    assert result["first response"] == '"one"'
     assert result["group key"] == '"a"'
     assert result["reward"] == "1.0"
     assert result["outcome"] == "true"

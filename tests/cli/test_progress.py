@@ -136,7 +136,7 @@ def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
         cause = r"the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 "
         assert lines[0].startswith(f"ruler: warning: {cause}")
         assert sum("calls wait for up to 15 minutes" in x for x in lines) == 1
-        assert lines[-1] == "ruler: one answers again after 64 s"
+        assert lines[-1] == "ruler: one answers after 64 s"
         logs = [line for line in lines if ", waiting 7 s: " in line]
         assert len(logs) == (2 if mode == "log" else 0)
         assert all(

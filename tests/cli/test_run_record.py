@@ -14,6 +14,7 @@ import pytest
 import ruler_cli.runs.file
 from ruler_cli import __version__
 from ruler_cli.cli.run_record import RunRecord
+from ruler_cli.files.output import LocalFile
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
@@ -208,3 +209,12 @@ def test_cannot_be_written(
     done = ruler(*run.split())
     assert (done.returncode, "ruler" in done.stdout) == (1, True)
     assert sentence in done.stderr.splitlines()
+
+
+def test_other_run(ruler: Ruler, tmp_path: Path) -> None:
+    """A run that is refused since another one writes OUTPUT leaves the summary of that one."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    with LocalFile(str(tmp_path / "out.jsonl")) as other:
+        assert ruler(*OFFLINE.split()).returncode == 2
+        assert not (tmp_path / "sum.json").exists()
+        other.discard()

@@ -70,24 +70,15 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_refuses_format() -> None:
     """Only an error about the answer's format is a refusal of it."""
-    assert refuses_format(
-        400, "'response_format' of type 'json_schema' is not supported"
-    )
-    assert refuses_format(
-        400, "Failed to initialize samplers: failed to parse grammar"
-    )
-    assert refuses_format(
-        400,
+    for message in (
+        "'response_format' of type 'json_schema' is not supported",
+        "Failed to initialize samplers: failed to parse grammar",
         "The provided JSON schema contains features not supported by xgrammar.",
-    )
-    assert refuses_format(
-        400,
         "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']",
-    )
+    ):
+        assert refuses_format(400, message)
+        assert not refuses_format(400, "bad request: " + "a" * 1000 + message)
     assert not refuses_format(400, "bad request")
-    assert not refuses_format(
-        400, "bad request: " + "a" * 1000 + "response_format"
-    )
     assert not refuses_format(429, "json_schema")
 
 
@@ -98,14 +89,18 @@ def test_clean() -> None:
         + "x" * 999,
         "my-own-key",
     )
-    assert "my-own-key" not in text
-    assert "sk-proj" not in text
-    assert "\x1b" not in text
-    assert "\n" not in text
-    assert clean("x" * 999) == "x" * 300 + "…"
+    for gone in ("my-own-key", "sk-proj", "\x1b", "\n"):
+        assert gone not in text
+    assert clean("x" * 999) == "x" * 299 + "…"
     assert (
         clean("proxy http://me:secret@host:1/") == "proxy http://[key]@host:1/"
     )
+
+
+def test_no_key() -> None:
+    """If no key was sent, the error about it names no other variable."""
+    for key, words in (("", "no key was sent"), ("sk-1", "set the right key")):
+        assert f"; {words}" in classify(401, "", "who?", key=(key,)).reason
 
 
 def test_context(subtests: pytest.Subtests) -> None:

@@ -262,7 +262,7 @@ def test_outage() -> None:
         (BROKEN, 60.0),
         (FULL, 15.0),
         (replace(BUSY, retry_after=20.0), 20.0),
-        (replace(BROKEN, reason="x" * 160 + "…"), 60.0),
+        (replace(BROKEN, reason="x" * 159 + "…"), 60.0),
     ],
 )
 def test_outage_without_end(error: CallError, longest: float) -> None:
