@@ -81,7 +81,7 @@ def test_nothing_fits(
     write(tmp_path / "in.jsonl", [*long, short])
     done = ruler("score", "in.jsonl", "out.jsonl", *address)
     assert done.returncode == 3
-    assert "num_ctx" in done.stderr.splitlines()[-1]
+    assert "num_ctx" in done.stderr.splitlines()[-2]
     assert "reads only 1600" in done.stderr
     write(tmp_path / "in.jsonl", [short, *long])
     done = ruler("score", "in.jsonl", "out.jsonl", *address)
