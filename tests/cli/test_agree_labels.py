@@ -57,7 +57,7 @@ def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert result["labels"]["files"] == ["l.jsonl"]
     gate = result["gate"]
     assert list(gate) == [
-        "at_least", "passed", "value", "low", "labels", "unscored", "not_asked",
+        "at_least", "passed", "value", "low", "highest", "labels", "unscored", "not_asked",
     ]  # fmt: skip
     assert gate["value"] == result["scorers"][0]["pairwise_accuracy"]["value"]
     assert (gate["at_least"], gate["passed"]) == (0.9, False)

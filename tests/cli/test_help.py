@@ -204,7 +204,7 @@ def test_panels(ruler: Ruler) -> None:
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
     needed = "--model --api-base --limit --rubric --passes --max-cost"
     assert long == needed.split()
-    assert re.findall(r"^  (-\S*)", text, re.MULTILINE)[-1] == "-h,"
+    assert re.findall(r"^  (-.*?)  ", text, re.MULTILINE)[-1] == "-h, --help"
 
 
 def test_defaults(ruler: Ruler) -> None:
