@@ -51,7 +51,7 @@ from ruler_cli.settings.options import Options
 from ruler_cli.types import ENDINGS, Problem, printable, rubric_text, shorten
 
 _PAGE = {
-    "Input": "found format prompt first_response group_key reward outcome cannot_be_scored",
+    "Input": "found format prompt messages group_key reward outcome cannot_be_scored",
     "Groups": "groups group_sizes rollouts ended identical_rollouts tied_groups rewards outcomes equal_reward_groups",
     "What the judge sees": "shown_to_the_judge not_shown pictures pictures_left_out rubric own_rubrics references "
     "longest_prompt windows suspect_rollouts too_long laid_out",
@@ -59,6 +59,7 @@ _PAGE = {
 }
 """The figures on the page, by their names in `--json`."""
 _LABELS = {
+    "messages": "first response",
     "laid_out": "prompts built",
     "cost_usd": "cost",
 }
@@ -229,7 +230,7 @@ def _input_figures(
     return {
         "input": Location(settings.input.source).public,
         "found": source.brief(),
-        "format": form and {"family": form.family, "keys": form.shown},
+        "format": form and {"family": form.family, "tells": form.shown},
         **_first_values(counts, prompt=bool(settings.input.prompt)),
         "records": counts.counts["records"],
         "rollouts": counts.counts["rollouts"],
@@ -252,7 +253,7 @@ def _first_values(counts: InputCounts, *, prompt: bool) -> dict[str, str]:
     task, last = rollout.messages[0], rollout.messages[-1]
     values = {
         "prompt": task.get("content") if prompt else None,
-        "first_response": last.get("content") or last,
+        "messages": last.get("content") or last,
         "group_key": record.key,
         "reward": rollout.reward,
         "outcome": rollout.outcome,
@@ -337,7 +338,7 @@ def _print_page(facts: Facts) -> None:
     share = facts["shown_to_the_judge"]
     written = {"cost_usd": _dollars(facts["cost_usd"])}
     if form := facts["format"]:
-        written["format"] = f"{form['family']}, recognised by {form['keys']}"
+        written["format"] = f"{form['family']}, recognised by {form['tells']}"
     if share is not None:
         written["shown_to_the_judge"] = f"{share:.0%}"
     for title, names in _PAGE.items():

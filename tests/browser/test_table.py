@@ -102,6 +102,8 @@ def test_cells(show: Show, run: Path, truth: Truth) -> None:
     for i, (row, name, group) in enumerate(
         zip(rows, names, truth.groups, strict=True)
     ):
+        # a reason stands in the place of a failed group's figures
+        row[4:4] = ["–"] * (11 - len(row))
         key, _, _, scores, mean, sd, reliability, against, count, _, tokens = (
             row
         )

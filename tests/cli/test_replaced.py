@@ -294,19 +294,24 @@ def cron_lines() -> list[str]:
 def test_cron(ruler: Ruler, files: Path, server: JudgeServer) -> None:
     """Each crontab line of the documents writes the same files every night, without a flag."""
     (files / "ruler.key").touch()
-    (files / "in.jsonl").rename(files / "rollouts.jsonl")
+    (files / "rollouts").mkdir()
+    (files / "scored").mkdir()
+    (files / "in.jsonl").rename(files / "rollouts/1.jsonl")
+    (files / "rollouts.jsonl").symlink_to("rollouts/1.jsonl")
     ran = []
     with BatchServer() as batches:
         for line in cron_lines():
             url = server.base
             if "batch" in line or "--cached-only" in line:
                 url = batches.openai
-            env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
+            env = {"OPENAI_API_KEY": "k", "VLLM_KEY": "k"}
+            env["OPENAI_BASE_URL"] = url
             for _ in range(2):
                 text = line.replace("/data/", f"{files}/").replace("\\%", "%")
+                text = text.replace("http://gpu:8000/v1", server.base)
                 for command in text.split(" && "):
                     words = shlex.split(command)
-                    if words[0] == ".":  # the file of the key
+                    if words[0] != "ruler":  # the file of the key, a folder
                         continue
                     done = ruler(*words[1:], **env)
                     assert done.returncode in (0, 1), (command, done.stderr)

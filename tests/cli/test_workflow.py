@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from tests.docs.examples import run, workspace
@@ -12,27 +11,24 @@ _STEP = re.compile(r"^      - run: (.+)$", re.MULTILINE)
 
 
 def test_workflow() -> None:
-    """Every step of the page ends with 0, the verdict is in the JSON, and a higher bound ends the job."""
+    """Every step of the page ends with 0 with a judge and a bound of the tests, and a higher bound ends the job."""
     (workflow,) = re.findall(
         r"```yaml\n(.*?)```", read("docs/agree.md"), re.DOTALL
     )
-    install, *steps = _STEP.findall(workflow)
-    assert (
-        install == "pip install ./tools/ruler"
-    )  # here `ruler` is this checkout
-    assert len(steps) == 3
-    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
+    install, score, agree = _STEP.findall(workflow)
+    # here `ruler` is this checkout
+    assert install == "pip install ./tools/ruler"
+    judge = "openai/o3 --ledger ci/ledger.sqlite --cached-only"
+    steps = (
+        score.replace(judge, "the-judge"),
+        agree.replace("0.7", "0.55"),
+        agree,
+    )
+    shell = "bash --noprofile --norc -eo pipefail -c".split()
     with workspace() as (folder, environment):
-        for step in steps:
-            done = run([*shell, step], folder, environment)
-            assert done.returncode == 0, done.stdout
-        gate = json.loads((folder / "agree.json").read_text())["gate"]
-        assert gate["passed"]
-        bound = f"--at-least {gate['at_least']:g}"
-        done = run(
-            [*shell, steps[-1].replace(bound, "--at-least 0.9")],
-            folder,
-            environment,
-        )
-        assert done.returncode == 1
-        assert "failed: the interval" in done.stdout
+        samples = folder / "samples"
+        (samples / "simulated.jsonl").rename(folder / "dump.jsonl")
+        (samples / "labels/people.jsonl").rename(folder / "labels.jsonl")
+        done = [run([*shell, step], folder, environment) for step in steps]
+    assert [each.returncode for each in done] == [0, 0, 1], done
+    assert "failed: the interval" in done[-1].stdout
