@@ -14,7 +14,7 @@ from ruler_cli import __version__
 
 _COMMANDS = {
     "score": "Score each group with a judge, and write the records annotated.",
-    "check": "Read INPUT as `score` would, and estimate calls, tokens and cost.",
+    "check": "Read INPUT as `score` would, and estimate calls, tokens, cost and time.",
     "prompt": "Print the exact request that `score` would send for a group.",
     "report": "Show a scored file on the terminal, as JSON, or as a page.",
     "compare": "Compare two scored files of the same input, group by group.",

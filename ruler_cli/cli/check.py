@@ -1,11 +1,12 @@
-"""`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens and cost.
+"""`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens, cost and time.
 
 The figures are made once, as `--json` prints them; the page is a verdict, then the same figures in sections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from itertools import chain
@@ -32,6 +33,7 @@ from ruler_cli.judges.resolve import model_of, with_picture_support
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.messages.content import text_of
+from ruler_cli.pool.limits import START
 from ruler_cli.runs.estimate import (
     COUNTS,
     TOO_LONG,
@@ -48,7 +50,14 @@ from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
-from ruler_cli.types import ENDINGS, Problem, printable, rubric_text, shorten
+from ruler_cli.types import (
+    ENDINGS,
+    Problem,
+    duration,
+    printable,
+    rubric_text,
+    shorten,
+)
 
 _PAGE = {
     "Input": "found format prompt messages group_key reward outcome cannot_be_scored",
@@ -68,6 +77,8 @@ _LONGEST = 60
 """Characters of a value."""
 _FEW = 3
 """Reasons, or fields, that are named."""
+_SPEED = 80
+"""Tokens that a judge writes in a second: a guess."""
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
@@ -77,7 +88,7 @@ def command(
     ctx: typer.Context,
     source: Source,
 ) -> int:
-    """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
+    """Read INPUT as `score` would, and estimate calls, tokens, cost and time. Nothing is sent.
 
     It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
@@ -115,19 +126,8 @@ def check(settings: ScoreSettings, options: Options) -> int:
         judges = [*_judges(settings, stack)]
         estimate = Estimate(judges)
         for group, groups, ratio in sample(source, counts.counts["bytes"]):
-            estimate.add(
-                group,
-                groups,
-                ratio,
-            )
-    reasons = [
-        *_reasons(
-            settings,
-            source,
-            estimate,
-            len(bad),
-        )
-    ]
+            estimate.add(group, groups, ratio)
+    reasons = [*_reasons(settings, source, estimate, len(bad))]
     code = 1 if reasons else 0
     missing = list[str]()
     for error in judge_errors(settings):
@@ -143,18 +143,11 @@ def check(settings: ScoreSettings, options: Options) -> int:
         "missing_keys": missing,
         "cannot_be_scored": len(bad),
         "bad": bad,
-        **_input_figures(
-            settings,
-            source,
-            counts,
-        ),
-        **_group_figures(
-            settings,
-            source,
-            estimate,
-        ),
+        **_input_figures(settings, source, counts),
+        **_group_figures(settings, source, estimate),
         "passes": settings.ask.passes,
         **{name: estimate.total(name) for name in TOTALS},
+        "seconds": _seconds(settings, judges),
         "judges": [_judge_figures(judge) for judge in estimate.judges],
     }
     if options.as_json:
@@ -197,6 +190,25 @@ def _judges(
             ask=replace(ask, context_tokens=model.context),
             adaptive=settings.adaptive,
         )
+
+
+def _seconds(settings: ScoreSettings, judges: Sequence[JudgeEstimate]) -> float:
+    """Estimate the time of the slowest judge, with a second for each call beside what it writes, and at its limits."""
+    times = [0.0]
+    for judge, estimate in zip(settings.judges, judges, strict=True):
+        if judge.model in EMBEDDED:
+            continue
+        limits = settings.pool.of(judge)
+        at_once = limits.concurrency or START
+        calls = estimate.calls.expected
+        written = estimate.completion_tokens.expected
+        tokens = estimate.prompt_tokens.expected + written
+        times += [
+            (calls + written / _SPEED) / min(at_once, max(1, calls)),
+            calls / (limits.rpm or math.inf) * 60,
+            tokens / (limits.tpm or math.inf) * 60,
+        ]
+    return max(times)
 
 
 def _reasons(
@@ -371,6 +383,8 @@ def _size(facts: Facts) -> str:
     price = "cost unknown"
     if cost:
         price = f"about ${rounded(cost.expected)}" if cost.high else "no cost"
+    if facts["seconds"]:
+        price += f", about {duration(facts['seconds'])}"
     judges = ", ".join(judge["model"] for judge in facts["judges"])
     return f"{count(facts['groups'], 'group')}, {calls}, {price} with {judges}"
 

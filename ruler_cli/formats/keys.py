@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -12,7 +11,7 @@ from ruler_cli.files.parse import dump
 from ruler_cli.files.values import is_text, words
 from ruler_cli.formats.chat import task_messages
 from ruler_cli.messages.read import has_content
-from ruler_cli.types import Rollout
+from ruler_cli.types import Rollout, value
 
 PROMPT_HASH = "hash of the prompt"
 """The group key of a dump without one: a hash of the messages before the first assistant turn. It is not a path of a
@@ -32,7 +31,7 @@ REPEATED_IDS = words("sample_id id uid idx index")
 """Those that do only if several records have the same: else they are of rollouts."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupKey:
     """The rule by which a record gets its group key.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,7 @@ from ruler_cli.files.values import (
     lookup,
     value_at,
 )
-from ruler_cli.types import Rollout
+from ruler_cli.types import Rollout, value
 
 Rollouts = list[Rollout]
 
@@ -152,7 +151,7 @@ def rollout_object(
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RolloutPaths:
     """The values of a record that belong to one rollout.
 

@@ -37,6 +37,7 @@ from ruler_cli.types import (
     Request,
     Secret,
     clean,
+    value,
 )
 
 Form = Literal["keyed", "list", "json", "text"]
@@ -79,7 +80,7 @@ def limits_named(status: int, message: str) -> list[str]:
     return _LIMIT.findall(message) if status in (400, 422) else []
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AnswerFormat:
     """The format and the length of the answers that one endpoint and model is asked for.
 

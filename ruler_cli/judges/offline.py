@@ -21,14 +21,21 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.types import Criterion, Judge, Reply, Request, Usage, words_of
+from ruler_cli.types import (
+    Criterion,
+    Judge,
+    Reply,
+    Request,
+    Usage,
+    value,
+    words_of,
+)
 
 BEST = 0.8
 DEFECT = 0.1
@@ -85,7 +92,7 @@ _HANDING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RolloutSignals:
     """Signals in one rollout by itself.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
 from ruler_cli.settings.model_list import beside_litellm, listed
-from ruler_cli.types import Usage, words_of
+from ruler_cli.types import Usage, value, words_of
 
 EMBEDDED = {"offline": "ruler_cli.judges.offline"}
 """Judges without a model, by their modules."""
@@ -210,7 +210,7 @@ def finds_key(provider: str | None) -> bool:
     return signs and not any(map(os.environ.get, _BEARERS))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Price:
     """USD per token: of the prompt, of the completion, and of the cached part of the prompt.
 
@@ -245,7 +245,7 @@ class Price:
         return Price(self.prompt / 2, self.completion / 2, self.prompt / 2)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelInfo:
     """Price and limits of a model; None is unknown.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -41,7 +41,7 @@ from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
 from ruler_cli.settings.models import AskSettings, JudgeSettings
 from ruler_cli.settings.parameters import body_of, wire_of
-from ruler_cli.types import Judge, Request
+from ruler_cli.types import Judge, Request, value
 
 if TYPE_CHECKING:
     from ruler_cli.judges.litellm import LitellmJudge
@@ -89,7 +89,7 @@ PREFIXES = ("openai", *OWN_ENGINES, "litellm_proxy")
 """Provider prefixes of model names; endpoints do not know them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Endpoint:
     """The address up to `/v1` without a slash at its end, the key, and the model's name at the endpoint."""
 
@@ -250,7 +250,7 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     return {name: os.environ[name] for name in names & os.environ.keys()}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResolvedJudge:
     """A judge, not yet open, with its price and its context in tokens, if known; `embedded`: without a model.
 

@@ -48,6 +48,7 @@ from ruler_cli.types import (
     Rubric,
     Standards,
     name_of,
+    value,
 )
 
 CORRECTIONS = 3
@@ -84,7 +85,7 @@ _NAMED = re.compile(
 """A word that may be a label, with the noun before it and the quotes around it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Overflow:
     """A context of `limit` tokens, named by the server, that the request's `actual` tokens do not fit.
 

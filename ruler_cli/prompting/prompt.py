@@ -60,6 +60,7 @@ from ruler_cli.types import (
     Rubric,
     Standards,
     readable_text,
+    value,
 )
 
 CYCLE = 8
@@ -98,7 +99,7 @@ _ENDED = tuple([f"\nended: {how}" for how in ENDINGS])
 """Last lines of rollouts that did not end by themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PromptLayout:
     """A group as the judge sees it: the distinct rollouts as text, and which input rollout each one is.
 
@@ -524,7 +525,7 @@ def _shorter(
     return _measured(shorter, ask)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestPart:
     """The distinct rollouts that one request shows, in order: part `window` of pass `pass_index`, from 0."""
 

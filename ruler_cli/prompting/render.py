@@ -29,7 +29,7 @@ from ruler_cli.messages.json_text import json_or_quoted, json_text, quoted
 from ruler_cli.messages.pictures import REFERENCES, mark_media
 from ruler_cli.messages.side_fields import repeats
 from ruler_cli.prompting.parallel import Event, Results, pair_results
-from ruler_cli.types import Picture
+from ruler_cli.types import Picture, value
 
 MARK = re.compile(
     r"^\(((?:picture|audio|video|file) [0-9]+) ([0-9a-f]{32})\)$", re.MULTILINE
@@ -42,7 +42,7 @@ _CUT_NOTE = "[… {} characters left out by ruler …]"
 _NO_NUMBERS = repeat(("", False))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Shortening:
     """Characters to show of each tool output and of each reasoning text; None shows all."""
 

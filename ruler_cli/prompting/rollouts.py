@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ruler_cli.messages.form import Conversation
 from ruler_cli.messages.read import read_messages
@@ -14,10 +14,10 @@ from ruler_cli.prompting.render import (
     render,
     render_tools,
 )
-from ruler_cli.types import Group, Picture, Rollout
+from ruler_cli.types import Group, Picture, Rollout, value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RenderedRollout:
     """A rollout that can be judged: its conversations, the lines of each, and what these do not say."""
 

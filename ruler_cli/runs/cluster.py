@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +42,7 @@ from ruler_cli.settings.models import (
     ScoreSettings,
     Shard,
 )
-from ruler_cli.types import Observer, Status, Summary, clean
+from ruler_cli.types import Observer, Status, Summary, clean, value
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
@@ -52,7 +52,7 @@ _TICK = 0.5
 """Seconds between reports."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShardReport:
     """Counts of a shard so far, and what is new: rows for the ledger, and warnings.
 

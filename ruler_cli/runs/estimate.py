@@ -45,13 +45,14 @@ from ruler_cli.types import (
     Request,
     Rollout,
     Usage,
+    value,
 )
 
 JudgeRole = Literal["panel", "escalation"]
 """Use of a judge: for every group, or for groups left undecided."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Range:
     """A figure with its bounds; low <= expected <= high."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,7 @@ from ruler_cli.types import (
     Record,
     Rollout,
     Summary,
+    value,
 )
 
 if (
@@ -73,7 +74,7 @@ _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunResult:
     """The counts of a run, and the reason why it stopped before its end.
 

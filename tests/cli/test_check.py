@@ -395,18 +395,19 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
         "check", "in.jsonl", "-m", "openai/o3", **key
     ).stdout.splitlines()[0]
     assert re.fullmatch(
-        r"ready: 2 groups, 2 calls, about \$0\.0\d+ with openai/o3", ready
+        r"ready: 2 groups, 2 calls, about \$0\.0\d+, about \d+ s with openai/o3",
+        ready,
     )
     embedded = ruler("check", "in.jsonl", "-m", "offline").stdout.splitlines()[
         0
     ]
     assert embedded == "ready: 2 groups, 2 calls, no cost with offline"
     panel = ruler(
-        *words_of("check in.jsonl -m mine -m other --api-base http://x/v1"),
+        *words_of("check in.jsonl -m mine -m other --api-base http://x/v1")
     ).stdout
     assert (
         panel.splitlines()[0]
-        == "ready: 2 groups, 4 calls, cost unknown with mine, other"
+        == "ready: 2 groups, 4 calls, cost unknown, about 2 s with mine, other"
     )
     with (tmp_path / "in.jsonl").open("a") as file:
         file.write("{broken\n")

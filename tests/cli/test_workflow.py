@@ -24,7 +24,7 @@ def test_workflow() -> None:
         agree.replace("0.7", "0.55"),
         agree,
     )
-    shell = "bash --noprofile --norc -eo pipefail -c".split()
+    shell = ["bash", "-ec"]
     with workspace() as (folder, environment):
         samples = folder / "samples"
         (samples / "simulated.jsonl").rename(folder / "dump.jsonl")
