@@ -53,7 +53,7 @@ QUICK = Sizes(
 def speed(folder: Path, quick: bool) -> Iterator[Result]:
     """Promise 1: a long run less a short one, so that start-up is in neither cost nor rate."""
     sizes = QUICK if quick else Sizes()
-    yield from _speed(folder, sizes, rollouts=3, size="9 kB", floors=4.0)
+    yield from _speed(folder, sizes, rollouts=3, size="9 kB", floors=3.5)
     yield from _speed(folder, sizes, rollouts=8, size="22 kB", floors=3.0)
 
 
@@ -188,7 +188,7 @@ def starts(folder: Path, quick: bool) -> Iterator[Result]:
         shown / typer,
         detail,
         "<=",
-        2.0,
+        1.2,
     )
     source = write_rich(folder / "rich-1.jsonl", 1)
     line = [*_score(source, folder / "scored.jsonl", None), "--api-base"]
@@ -203,7 +203,7 @@ def starts(folder: Path, quick: bool) -> Iterator[Result]:
         first / litellm,
         detail,
         "<=",
-        0.1,
+        0.15,
     )
 
 
