@@ -279,7 +279,7 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     if settings.on_failure == "drop":
         lost += sum(summary.failed.values())
     if failed and lost and failed.exists():
-        yield f"the lines that OUTPUT lacks are in {failed}"
+        yield f"unreadable or dropped lines and trajectories are in {failed}"
     if result.whole or output.stream:
         return
     if output.remote or (output.real.exists() and not summary.scored):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ruler_cli.types import words_of
 from tests.docs.examples import run, workspace
 from tests.docs.pages import read
 
@@ -24,7 +25,7 @@ def test_workflow() -> None:
         agree.replace("0.7", "0.55"),
         agree,
     )
-    shell = "bash --noprofile --norc -eo pipefail -c".split()
+    shell = words_of("bash --noprofile --norc -eo pipefail -c")
     with workspace() as (folder, environment):
         samples = folder / "samples"
         (samples / "simulated.jsonl").rename(folder / "dump.jsonl")
