@@ -152,7 +152,7 @@ def _gate_sentence(gate: _Json) -> str:
         f"{gate['at_least']:g}"
     )
     if gate["highest"] < gate["at_least"]:
-        words += f"; with so few groups even that of a judge without an error begins at {gate['highest']:.3f}"
+        words += f"; with so few groups even that of a judge without an error begins at {gate['highest']:.3f} at most"
     if gate["unscored"]:
         words += f"; counted as wrong: {count(gate['unscored'], 'label')} without a score"
     share = gate["not_asked"]

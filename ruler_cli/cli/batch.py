@@ -83,10 +83,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
     "retry_failed",
     settings=(*RUN_SETTINGS, "settle"),
 )
-def submit(
-    ctx: typer.Context,
-    source: Source,
-) -> int:
+def submit(ctx: typer.Context, source: Source) -> int:
     """Submit the requests of `score` that the ledger does not answer.
 
     Requests in open batches are left out. The options are those of `score`. Each judge has its own batches,
@@ -124,16 +121,8 @@ def submit(
 
 
 @app.command("status", cls=SectionedCommand)
-@takes(
-    "all_batches",
-    "ledger",
-    "api_key_env",
-    "as_json",
-    settings=("settle",),
-)
-def status(
-    ctx: typer.Context,
-) -> int:
+@takes("all_batches", "ledger", "api_key_env", "as_json", settings=("settle",))
+def status(ctx: typer.Context) -> int:
     """List the open batches, and their state at the provider.
 
     Example: ruler batch status
@@ -163,9 +152,7 @@ def status(
 
 @app.command("collect", cls=SectionedCommand)
 @takes("wait", "ledger", "api_key_env", settings=("settle",))
-def collect(
-    ctx: typer.Context,
-) -> int:
+def collect(ctx: typer.Context) -> int:
     """Take the answers of ended batches into the ledger.
 
     Requests without an answer (expired, canceled, failed for now) are released: the next `ruler batch submit`
@@ -204,13 +191,7 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
 
 
 @app.command("cancel", cls=SectionedCommand)
-@takes(
-    "all_batches",
-    "forget",
-    "ledger",
-    "api_key_env",
-    settings=("settle",),
-)
+@takes("all_batches", "forget", "ledger", "api_key_env", settings=("settle",))
 def cancel(
     ctx: typer.Context,
     names: Annotated[
@@ -418,12 +399,7 @@ def _run(
         async def with_batches() -> T:
             async with Providers(key_env) as providers:
                 return await main(
-                    Batches(
-                        journal,
-                        providers,
-                        console,
-                        options.settle,
-                    )
+                    Batches(journal, providers, console, options.settle)
                 )
 
         return run_cancellable(with_batches)
@@ -447,12 +423,7 @@ def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
     parts = [
         remote.label if remote else batch.state,
         batch.model,
-        *lines(
-            _BATCH,
-            {},
-            batch,
-            remote,
-        ),
+        *lines(_BATCH, {}, batch, remote),
         "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}",
         iso(batch.created) or "",
     ]

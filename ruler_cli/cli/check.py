@@ -84,10 +84,7 @@ Facts = dict[str, Any]
 
 
 @takes(*SCORE_OPTIONS, "as_json", settings=SCORE_SETTINGS)
-def command(
-    ctx: typer.Context,
-    source: Source,
-) -> int:
+def command(ctx: typer.Context, source: Source) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens, cost and time. Nothing is sent.
 
     It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
@@ -164,21 +161,13 @@ def _judges(
     ledger = None
     used = any(judge.model not in EMBEDDED for judge in settings.judges)
     if settings.ledger is not None and used:
-        opened = Ledger(
-            settings.ledger,
-            settings.ledgers,
-            make=False,
-        )
+        opened = Ledger(settings.ledger, settings.ledgers, make=False)
         ledger = stack.enter_context(opened)
     for number, judge in enumerate(settings.judges):
         model = ModelInfo()
         with suppress(UsageError):  # of a misspelt name, which the verdict has
             model = model_of(judge)
-        ask = with_picture_support(
-            settings.ask_of(judge),
-            judge,
-            model,
-        )
+        ask = with_picture_support(settings.ask_of(judge), judge, model)
         stronger = judge is settings.escalate
         yield JudgeEstimate(
             judge.label,

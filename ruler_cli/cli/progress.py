@@ -123,8 +123,8 @@ class Console(Observer):
         """Name the first group that is not scored for a reason; the end counts the others, and those of the cap."""
         if kind != "budget":
             why = f"not scored ({kind}): {reason!s}"
-            known = why in self._printed
-            self._printed.add(why)
+            # a reason with a number of its own may come a million times
+            known = any(each.endswith(why) for each in self._unscored.first)
             self._unscored.add(f"group {group} {why}", known=known)
 
     def started(self, groups: int | None) -> None:
@@ -138,7 +138,8 @@ class Console(Observer):
         if self._mode == "bar" and self._due(_BAR_INTERVAL):
             columns = 80
             with suppress(OSError):  # stdout may be a file
-                columns = os.get_terminal_size(sys.stderr.fileno()).columns
+                size = os.get_terminal_size(sys.stderr.fileno())
+                columns = size.columns or columns  # 0: nobody said it
             _write(_CLEAR + self._line(columns - 1))
 
     def tick(self, summary: Summary, status: Status) -> None:

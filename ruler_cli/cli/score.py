@@ -26,12 +26,7 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord
 from ruler_cli.cli.signals import run_interruptible, unwind_on_signal
 from ruler_cli.cli.units import count
-from ruler_cli.errors import (
-    NoUsableReply,
-    ReaderGone,
-    RefusedError,
-    UsageError,
-)
+from ruler_cli.errors import NoUsableReply, ReaderGone, RefusedError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
@@ -73,19 +68,8 @@ def command(
     record = RunRecord(
         ctx.params["summary"], source, output, force=ctx.params["force"]
     )
-    with running(
-        ctx,
-        source,
-        output,
-        resumes=True,
-        record=record,
-    ) as options:
-        return _run(
-            options,
-            source,
-            output,
-            record,
-        )
+    with running(ctx, source, output, resumes=True, record=record) as options:
+        return _run(options, source, output, record)
 
 
 def _run(options: Options, source: str, output: str, record: RunRecord) -> int:
@@ -146,14 +130,7 @@ def _report(
         leave = ("summary", "progress", "on_failure")
         more = {"debug": True, "limit": stopped.first}
         source = settings.input.source
-        shows = command_line(
-            options,
-            "score",
-            source,
-            "-",
-            leave=leave,
-            **more,
-        )
+        shows = command_line(options, "score", source, "-", leave=leave, **more)
         stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
     if stopped is not None:
         raise stopped
@@ -260,12 +237,7 @@ def _judge_on_ray(
         return _judge_here(settings, options, record)
     with ray_session(options.ray_address) as ray:
         run = partial(score_on_ray, ray=ray)
-        return _judge_here(
-            settings,
-            options,
-            record,
-            run,
-        )
+        return _judge_here(settings, options, record, run)
 
 
 def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
@@ -279,7 +251,7 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     if settings.on_failure == "drop":
         lost += sum(summary.failed.values())
     if failed and lost and failed.exists():
-        yield f"the lines that OUTPUT lacks are in {failed}"
+        yield f"unreadable or dropped lines and trajectories are in {failed}"
     if result.whole or output.stream:
         return
     if output.remote or (output.real.exists() and not summary.scored):

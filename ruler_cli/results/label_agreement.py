@@ -225,7 +225,8 @@ def gate(
         "passed": accuracy["low"] >= bound and share <= MOST_NOT_ASKED,
         "value": accuracy["value"],
         "low": accuracy["low"],
-        # one resample in 40 has the added group with all pairs wrong three times or more
+        # one resample in 40 has the added group with all pairs wrong three times or more; groups of unequal numbers of
+        # pairs make it less
         "highest": 1 - 3 / (accuracy["groups"] + 2),
         "labels": labels - not_asked,
         "unscored": counts["unscored"] - counts["not_asked"],

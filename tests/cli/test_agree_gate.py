@@ -26,37 +26,23 @@ def groups(number: int, *, right: int, seed: int = 0) -> list[Group]:
     dice = random.Random(seed)
     made = []
     for i in range(number):
-        scores = [
-            round(dice.uniform(0.1, 0.4), 3),
-            round(dice.uniform(0.6, 0.9), 3),
-        ]
-        made.append(
-            scored(
-                f"g{i}",
-                *(scores if i < right else scores[::-1]),
-                labels=(0.0, 1.0),
-            )
-        )
+        scores = [round(dice.uniform(low, low + 0.3), 3) for low in (0.1, 0.6)]
+        ordered = scores if i < right else scores[::-1]
+        made.append(scored(f"g{i}", *ordered, labels=(0.0, 1.0)))
     return made
 
 
 def failed(group: Group, kind: str, *, whole: bool = True) -> Group:
     """The group without scores for this reason, or without that of its last rollout."""
-    annotation = {
-        "status": "failed",
-        "kind": kind,
-        "reason": "why",
-        "score": None,
-    }
-    lost = group["trajectories"][0 if whole else 1 :]
-    kept = group["trajectories"][: 0 if whole else 1]
-    again = [one | {"ruler": one["ruler"] | annotation} for one in lost]
-    own = (
-        {"status": "failed", "kind": kind, "reason": "why"}
-        if whole
-        else group["ruler"]
-    )
-    return group | {"trajectories": [*kept, *again], "ruler": own}
+    why = {"status": "failed", "kind": kind, "reason": "why"}
+    rollouts = group["trajectories"]
+    cut = 0 if whole else 1
+    again = [
+        one | {"ruler": one["ruler"] | why | {"score": None}}
+        for one in rollouts[cut:]
+    ]
+    own = why if whole else group["ruler"]
+    return group | {"trajectories": rollouts[:cut] + again, "ruler": own}
 
 
 def measured(
@@ -94,12 +80,19 @@ REPEATS: dict[str, Change] = {
 
 
 def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
-    """If even a judge without an error does not pass with so few groups, the verdict says so."""
-    for number in (12, 40):
-        lines = groups(number, right=number)
+    """If even a judge without an error fails with so few groups, the verdict says so; uneven groups allow less."""
+    for number, size in ((12, 1), (40, 1), (12, 5)):
+        labels = (0.0,) * size + (1.0,) * size
+        lines = [
+            *groups(number, right=number),
+            scored("a", *labels, labels=labels),
+        ]
         found = measured(ruler, tmp_path, lines, "--at-least", "0.9")
-        assert found["gate"]["low"] == pytest.approx(found["gate"]["highest"])
-        assert ("without an error" in found["stderr"]) is (number == 12)
+        gate = found["gate"]
+        assert (gate["highest"] - gate["low"] > 0.01) is (size > 1)
+        assert ("an error begins at 0.800 at most" in found["stderr"]) is (
+            number == 12
+        )
 
 
 @pytest.mark.parametrize("name", [*REPEATS])
@@ -107,12 +100,13 @@ def test_repeated_groups(name: str, ruler: Ruler, tmp_path: Path) -> None:
     """A group that stands more than once is no new evidence, whatever its name and order; the number is told."""
     lines = groups(40, right=32)
     once = measured(ruler, tmp_path, lines, "--at-least", "0.6")
-    again = measured(ruler, tmp_path, REPEATS[name](lines), "--at-least", "0.6")
+    more = REPEATS[name](lines)
+    again = measured(ruler, tmp_path, more, "--at-least", "0.6")
     assert again["gate"]["low"] == pytest.approx(once["gate"]["low"], abs=0.02)
     for key in ("groups", "rollouts", "code"):
         assert again[key] == once[key]
     assert again["gate"]["value"] == once["gate"]["value"] == 0.8
-    repeats = len(REPEATS[name](lines)) - 40
+    repeats = len(more) - 40
     assert again["repeated"] == repeats
     assert (
         f"not counted again: {repeats} groups with the rollouts of"
@@ -151,25 +145,20 @@ def test_unscored_is_wrong(
     """A judge that has no score where it would be wrong passes no more than one that is wrong there."""
     lines = groups(60, right=60)
     write(tmp_path / "s.jsonl", lines)
-    more: tuple[str, ...] = ()
+    more = ["--at-least", "0.7"]
     if source != "records":
         write(tmp_path / "l.jsonl", compared(tmp_path))
-        more = ("--people", "l.jsonl")
+        more += ["--people", "l.jsonl"]
     wrong = groups(60, right=40)
-    by_error = measured(ruler, tmp_path, wrong, "--at-least", "0.7", *more)
+    by_error = measured(ruler, tmp_path, wrong, *more)
     for whole in (True, False):
-        silent = [
-            *lines[:40],
-            *(failed(one, kind, whole=whole) for one in lines[40:]),
-        ]
-        found = measured(ruler, tmp_path, silent, "--at-least", "0.7", *more)
+        silent = [failed(one, kind, whole=whole) for one in lines[40:]]
+        found = measured(ruler, tmp_path, lines[:40] + silent, *more)
         assert (found["code"], found["gate"]["passed"]) == (1, False)
         for name in ("value", "low", "passed", "not_asked"):
             assert found["gate"][name] == by_error["gate"][name], name
         assert found["scorers"][0]["pairwise_accuracy"]["value"] == 1.0
-    text = " ".join(
-        ruler("agree", "s.jsonl", "--at-least", "0.7", *more).stdout.split()
-    )
+    text = " ".join(ruler("agree", "s.jsonl", *more).stdout.split())
     assert re.search(r"counted as wrong: (20|40) labels without a score", text)
     assert "failed: the interval" in text
 
@@ -188,28 +177,24 @@ def test_not_asked(
 ) -> None:
     """Labels of groups that the judge was not asked about are left out; above 5 % of all the gate does not pass."""
     lines = groups(100, right=95)
-    more: tuple[str, ...] = ()
+    more = ["--at-least", "0.7"]
     write(tmp_path / "s.jsonl", lines)
     if source != "records":
         write(tmp_path / "l.jsonl", compared(tmp_path))
-        more = ("--people", "l.jsonl")
+        more += ["--people", "l.jsonl"]
     for left, passed in ((5, True), (6, False)):
         if kind == "absent":
-            rest: list[Group] = []
+            rest = []
         elif kind == "unmarked":
             rest = [bare(one) for one in lines[:left]]
         else:
             rest = [failed(one, kind) for one in lines[:left]]
-        found = measured(
-            ruler, tmp_path, [*rest, *lines[left:]], "--at-least", "0.7", *more
-        )
+        found = measured(ruler, tmp_path, [*rest, *lines[left:]], *more)
         assert (found["code"], found["gate"]["passed"]) == (1 - passed, passed)
         assert found["gate"]["not_asked"] == pytest.approx(left / 100)
         assert found["gate"]["unscored"] == 0
         assert found["gate"]["low"] > 0.8
-        text = " ".join(
-            ruler("agree", "s.jsonl", "--at-least", "0.7", *more).stdout.split()
-        )
+        text = " ".join(ruler("agree", "s.jsonl", *more).stdout.split())
         assert f"not asked about {left}% of the labels, which" in text
         assert ("and more than 5%" in text) is not passed
 

@@ -39,7 +39,10 @@ def test_pipe(process: Ruler, server: JudgeServer) -> None:
 
 
 def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """A line that cannot be read is named and written verbatim to the failed file; the others are scored."""
+    """A line that cannot be read is named and written verbatim to the failed file; the others are scored.
+
+    The end names that file, and says that lines and trajectories are in it.
+    """
     bad = [
         b"{torn",
         b"[1]",
@@ -59,6 +62,7 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert failed == [*bad, b'{"trajectories": [']
     for number in (2, 3, 4, 5, 6, 8):
         assert f"in.jsonl: line {number} " in done.stderr
+    assert "lines and trajectories are in out.jsonl.failed" in done.stderr
 
 
 def test_key_is_secret(
@@ -67,9 +71,8 @@ def test_key_is_secret(
     """A key reaches the judge's header and no other place."""
     write(tmp_path / "in.jsonl", OK)
     key = "sk-verysecret-0123456789"
-    args = [
-        *f"score in.jsonl out.jsonl --api-base {server.base} --api-key-env MY_KEY --debug".split(),
-    ]
+    run = f"score in.jsonl out.jsonl --api-base {server.base} --api-key-env MY_KEY --debug"
+    args = run.split()
     for cue in ("good", "401", "500", "html"):
         done = ruler(
             *args, *f"-m openai/{cue} --set retries={0}".split(), MY_KEY=key

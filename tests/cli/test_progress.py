@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,11 +91,12 @@ BARS = {
     "2 to try again, 10 from the ledger",
     120: ",  2.00s/group, waiting 34 s, $1.20, 3 failed",
     80: ",  2.00s/group, waiting 34 s, $1.20",
+    0: ",  2.00s/group, waiting 34 s, $1.20",
     60: ", waiting 34 s, $1.20",
     50: "",
     40: "",
 }
-"""The end of a bar by the width of the terminal."""
+"""The end of a bar by the width of the terminal; 0: it does not say it."""
 
 
 def test_bar(
@@ -113,7 +115,7 @@ def test_bar(
         bar = capfd.readouterr().err.removeprefix("\r\x1b[K")
         assert bar.startswith(" 40%|████      | 40/100 [01:00<02:00")
         assert bar[36 : 36 + len(end)] == end
-        assert bar.endswith("]") and len(bar) < width
+        assert bar.endswith("]") and len(bar) < (width or 80)
 
 
 DOWN = "the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 sk-abcdefghijkl (one at http://h/v1)"
@@ -193,7 +195,10 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A sentence is shown once in a run, however many workers warn of the same, and so is the reason of failures."""
+    """A sentence is shown once in a run, however many workers warn of the same, and so is the reason of failures.
+
+    No number of reasons takes memory.
+    """
     console = Console("log", "in.jsonl")
     for show in (console.warn, console.warn, console.note, console.note):
         show("odd")
@@ -204,3 +209,8 @@ def test_once(capsys: pytest.CaptureFixture[str]) -> None:
         "ruler: warning: odd\nruler: odd\n"
         "ruler: group a not scored (reply): odd\nruler: … and 1 more group not scored\n"
     )
+    tracemalloc.start()
+    for number in range(9999):
+        console.failed("c", "reply", f"odd {number}")
+    held, _ = tracemalloc.get_traced_memory()
+    assert held < 99_999

@@ -45,7 +45,10 @@ def panel(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_judges(ruler: Ruler, tmp_path: Path) -> None:
-    """`report --people` has the accuracy of each judge and of all together, as `agree` measures it."""
+    """`report --people` has the accuracy of each judge and of all together, as `agree` measures it.
+
+    No page has a raw control character of a name.
+    """
     write(tmp_path / "l.jsonl", panel(tmp_path))
     people = ("s.jsonl", "--people", "l.jsonl")
     done = ruler("report", *people, COLUMNS="100")
@@ -63,6 +66,8 @@ def test_judges(ruler: Ruler, tmp_path: Path) -> None:
     against = report["figures"]["against_people"]
     assert against == {name: agree[name] for name in against}
     assert [row["pairs"] for row in against["scorers"]] == [8, 8, 8]
+    ruler("report", *people, "-o", "r.html")
+    assert "\x1b" not in (tmp_path / "r.html").read_text()
 
 
 def test_mistakes(ruler: Ruler, tmp_path: Path) -> None:

@@ -204,7 +204,9 @@ class HtmlFile:
         }
         # text of the input is escaped here, or packed
         facts = [
-            _FACT.format(escape(name), escape(sentence))
+            _FACT.format(
+                escape(name), escape(printable(sentence, len(sentence)))
+            )
             for name, sentence in head["facts"]
             if sentence
         ]
