@@ -233,6 +233,7 @@ const GroupPage = (() => {
       if (!words.length || !window.Highlight) return undefined;
       let pause = 0;
       const mark = () => {
+        if (!box.current) return; // the group was left, and this effect has not ended yet
         const ranges = [];
         const walker = document.createTreeWalker(box.current.querySelector(".g-columns") ?? box.current, NodeFilter.SHOW_TEXT);
         while (walker.nextNode() && ranges.length < MOST_HITS) {
