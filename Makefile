@@ -29,7 +29,7 @@ venv: $(VENV)/.stamp ## make .venv with everything for development, and this che
 
 $(VENV)/.run-stamp: pyproject.toml constraints-run.txt
 	@$(call require_python)
-	@echo "Installing what ruler needs into $(VENV), about 40 seconds ..."
+	@echo "Installing what ruler needs into $(VENV), about 35 seconds ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) install --require-hashes -r constraints-run.txt
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
