@@ -113,12 +113,14 @@ def options_of(ctx: typer.Context) -> Options:
 
 
 def warn_of_variables() -> None:
-    """Warn of each variable that sets no option; UsageError for a word that has another name here."""
+    """Warn of each variable that sets no option; UsageError if an option has another name here."""
     known = (*variables_of(SECTIONS), "RULER_CONFIG")
     for variable in os.environ:
         if not variable.startswith("RULER_") or variable in known:
             continue
-        if remedy := instead_of(variable.removeprefix("RULER_")):
+        # RULER_VERSION and the like are somebody's own, --max-spend is a mistake about an option
+        remedy = instead_of(variable.removeprefix("RULER_")) or ""
+        if remedy.startswith("use -"):
             raise UsageError("is not a setting", remedy, place=variable)
         print_note(
             f"warning: {variable} is not a setting; `ruler config --all` lists them"

@@ -9,12 +9,7 @@ import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    RECORD_OPTIONS,
-    RECORD_SETTINGS,
-    Scored,
-    takes,
-)
+from ruler_cli.cli.options import RECORD_OPTIONS, RECORD_SETTINGS, Scored, takes
 from ruler_cli.cli.report import shown
 from ruler_cli.cli.scored_files import FileProblems, ScoredFiles, print_written
 from ruler_cli.cli.sentences import listed
@@ -27,17 +22,9 @@ if TYPE_CHECKING:
 
 
 @takes(
-    "page",
-    "pairs",
-    "seed",
-    "force",
-    *RECORD_OPTIONS,
-    settings=RECORD_SETTINGS,
+    "page", "pairs", "seed", "force", *RECORD_OPTIONS, settings=RECORD_SETTINGS
 )
-def command(
-    ctx: typer.Context,
-    source: Scored,
-) -> int:
+def command(ctx: typer.Context, source: Scored) -> int:
     """Make a page on which people compare rollouts.
 
     They do not see the scores. They download their answers as labels.jsonl, for

@@ -121,9 +121,8 @@ def _report(
     if shown or stopped is not None:
         notes += _endings(settings, result)
     lines = [first, notes, parts]
-    if (
-        stopped is not None
-    ):  # its sentence and the command that resumes are the other lines
+    # its sentence and the command that resumes are the other lines
+    if stopped is not None:
         lines = [first + notes + parts]
     print_note(*filter(None, map("; ".join, lines)))
     if isinstance(stopped, NoUsableReply):

@@ -18,11 +18,7 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import group_counter
 from ruler_cli.cli.report import refuse_page_options, shown
 from ruler_cli.cli.safe_text import shell_word
-from ruler_cli.cli.scored_files import (
-    FileProblems,
-    print_written,
-    warn,
-)
+from ruler_cli.cli.scored_files import FileProblems, print_written, warn
 from ruler_cli.cli.sentences import Fact, judges
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, short
@@ -102,10 +98,7 @@ _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
     *RECORD_OPTIONS,
     settings=RECORD_SETTINGS,
 )
-def command(
-    ctx: typer.Context,
-    sources: ScoredSteps,
-) -> int:
+def command(ctx: typer.Context, sources: ScoredSteps) -> int:
     """Show the scored files of a training, step by step.
 
     \b
@@ -121,9 +114,7 @@ def command(
 
 
 def _show_trend(
-    options: Options,
-    sources: Sequence[str],
-    stack: ExitStack,
+    options: Options, sources: Sequence[str], stack: ExitStack
 ) -> FileProblems:
     """Show the trend on stdout, or write it to a page; return what is left out."""
     if len(sources) < LEAST_STEPS:
@@ -149,9 +140,7 @@ def _show_trend(
 
 
 def _read_trend(
-    options: Options,
-    sources: Sequence[str],
-    problems: FileProblems,
+    options: Options, sources: Sequence[str], problems: FileProblems
 ) -> Trend:
     """Read the files one after another; UsageError if one cannot be read, or none has scores."""
     names = [Location(source).public for source in sources]
@@ -176,11 +165,7 @@ def _read_trend(
 class TrendView:
     """A trend on the terminal and as the data of its page; `labels` is the user's path of the labels."""
 
-    def __init__(
-        self,
-        trend: Trend,
-        labels: str | None,
-    ) -> None:
+    def __init__(self, trend: Trend, labels: str | None) -> None:
         self._trend = trend
         self._label = "original reward" if labels is None else f"`{labels}`"
         steps = trend.steps
@@ -299,10 +284,7 @@ class TrendView:
                 ]
         return columns
 
-    def show(
-        self,
-        terminal: Terminal,
-    ) -> None:
+    def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal, with the first quantities that fit."""
         facts = [("trend", self._found), ("judge", self._judges)]
         terminal.show(terminal.facts(facts))

@@ -469,7 +469,7 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
     env = {
         "RULER_PASES": "3",
         "RULER_KEEP": "2",
-        "RULER_HOME_OF_ANOTHER": "x",
+        "RULER_VERSION": "x",
         "RULER_PASSES": "1",
     }
     errors = ruler(
@@ -481,7 +481,7 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
         )
         == 1
     )
-    for other in ("RULER_KEEP", "RULER_HOME_OF_ANOTHER"):
+    for other in ("RULER_KEEP", "RULER_VERSION"):
         assert errors.count(f"warning: {other} is not a setting; ") == 1
     assert "RULER_PASSES sets" not in errors
     assert ruler("score", "--help", **env).stderr == ""
