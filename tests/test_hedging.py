@@ -88,6 +88,8 @@ async def test_straggler(
         before = threads_and_tasks()
         scored = await straggle(scorer, server, GROUPS[KNOWN])
         await until(lambda: server.stats()["in_flight"] == 0)
+        # the server may see the end of a call a moment before its task ends here
+        await asyncio.sleep(0.2)
         assert all(
             now <= then
             for now, then in zip(threads_and_tasks(), before, strict=True)
@@ -98,11 +100,8 @@ async def test_straggler(
         (0.1, KNOWN / 100, 0.9),
         (0.1, 0.51, 0.9),
     ]
-    assert (summary.asked, summary.hedged, summary.retried) == (
-        KNOWN + 3,
-        1,
-        {},
-    )
+    assert (summary.asked, summary.hedged) == (KNOWN + 3, 1)
+    assert not summary.retried
     assert stats["requests"] == KNOWN + 3
     books = stats["books"]
     assert (books["answered"]["calls"], books["abandoned"]["calls"]) == (
